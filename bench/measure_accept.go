@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// acceptMost bounds the runs that one measurement piles up.
+const acceptMost = 20000
+
+// measureAccept launches runs as fast as they are taken, while ComfyUI ends
+// none.
+func measureAccept(ctx context.Context, l *lab) ([]row, error) {
+	l.back.fake.Hold()
+	defer l.back.fake.Release()
+	var rows []row
+	for _, conns := range []int{1, 16} {
+		out := blank("accept", fmt.Sprintf("runs accepted, connections: %d", conns), "/s", goal{})
+		for _, c := range l.contenders() {
+			rate, err := l.accept(ctx, c, conns)
+			if err != nil {
+				return rows, fmt.Errorf("%s, %d connections: %w", c.role, conns, err)
+			}
+			out.set(c.role, rate)
+		}
+		rate, err := l.acceptDirectly(ctx, conns)
+		if err != nil {
+			return rows, fmt.Errorf("built-in ComfyUI: %w", err)
+		}
+		out.raw = rate
+		l.say("%d connections: sidecar %s, reference %s, ComfyUI alone %s", conns, figure(out.sidecar), figure(out.reference), figure(out.raw))
+		rows = append(rows, out)
+	}
+	syncs := blank("accept", "1 KiB appended and synced to disk", "/s", goal{})
+	rate, err := fsyncs(ctx, filepath.Join(l.dir, "fsync"), l.seconds)
+	syncs.raw = rate
+	return append(rows, syncs), err
+}
+
+func (l *lab) accept(ctx context.Context, c *contender, conns int) (float64, error) {
+	l.back.forget()
+	p, err := l.start(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	defer l.back.forget()
+	defer p.stop()
+	t, err := load{addr: p.addr, request: launchRun(p.addr, fullSession, 1, false), conns: conns, time: l.seconds, most: acceptMost}.run(ctx)
+	return t.rate, err
+}
+
+// acceptDirectly hands the same graph to ComfyUI itself.
+func (l *lab) acceptDirectly(ctx context.Context, conns int) (float64, error) {
+	defer l.back.forget()
+	graph, err := environmentFiles.ReadFile("environment/workflow_api/solid.api.json")
+	if err != nil {
+		return 0, fmt.Errorf("read the example graph: %w", err)
+	}
+	body := append(append([]byte(`{"prompt":`), graph...), '}')
+	t, err := load{addr: l.back.addr, request: request("POST", l.back.addr, "/prompt", "", body), conns: conns, time: l.seconds, most: acceptMost}.run(ctx)
+	return t.rate, err
+}
+
+// fsyncs is how often per second the disk under path takes 1 KiB for good: what
+// one durable answer after the other could reach at best.
+func fsyncs(ctx context.Context, path string, d time.Duration) (rate float64, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, fmt.Errorf("sync rate: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	block := make([]byte, 1<<10)
+	start := time.Now()
+	n := 0
+	for ; time.Since(start) < d && ctx.Err() == nil; n++ {
+		if _, err := f.Write(block); err != nil {
+			return 0, fmt.Errorf("sync rate: %w", err)
+		}
+		if err := f.Sync(); err != nil {
+			return 0, fmt.Errorf("sync rate: %w", err)
+		}
+	}
+	return float64(n) / time.Since(start).Seconds(), ctx.Err()
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/manifest/watch"
+	"github.com/comfygit-ai/studio-sidecar/routes"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfy"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+	"github.com/comfygit-ai/studio-sidecar/static"
+)
+
+// shutdownLimit is how long requests may take to end. With the store's close
+// it stays under the three seconds that supervisors give.
+const shutdownLimit = 2 * time.Second
+
+// app is a running sidecar: its long-lived parts.
+type app struct {
+	cfg       appConfig
+	catalog   *manifest.Catalog
+	store     *sqlite.Store
+	artifacts *artifact.Dir
+	executor  *comfy.Executor
+	studio    *sidecar.Studio
+	handler   http.Handler
+}
+
+func newApp(ctx context.Context, cfg appConfig) (*app, error) {
+	a := &app{cfg: cfg, catalog: manifest.Open(cfg.env)}
+	if err := a.open(ctx); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
+}
+
+func (a *app) open(ctx context.Context) (err error) {
+	cfg := a.cfg
+	dbPath, artifactPath := statePaths(cfg.serveFlags, cfg.env)
+	a.store, err = sqlite.Open(ctx, sqlite.Options{Path: dbPath, Ephemeral: cfg.State == "ephemeral", Logger: cfg.log})
+	if err != nil {
+		return err
+	}
+	if a.artifacts, err = artifact.Open(artifactPath); err != nil {
+		return err
+	}
+	a.executor = comfy.New(comfy.Options{URL: cfg.ComfyURL, Artifacts: a.artifacts, Logger: cfg.log})
+	a.studio = sidecar.New(sidecar.Options{
+		Catalog: a.catalog, Store: a.store, Executor: a.executor,
+		Window: cfg.Window, RunLimit: cfg.runLimit(), Log: cfg.log,
+	})
+	a.handler, err = routes.New(routes.Options{
+		Studio: a.studio, Artifacts: a.artifacts, Static: static.FS(), StaticDir: cfg.StaticDir,
+		PublicPrefix: cfg.PublicPrefix, PublicUIPrefix: cfg.PublicUIPrefix, RoutePrefix: cfg.RoutePrefix,
+		MaxRequestBytes: cfg.maxRequest(), Shared: cfg.Gallery == "shared", State: cfg.State,
+		ComfyURL: cfg.ComfyURL, ExecutorName: "local", Version: version(),
+		PublicHosts: cfg.PublicHost, Loopback: isLoopback(cfg.Host), Log: cfg.log,
+	})
+	return err
+}
+
+// isLoopback reports whether a server at host is for this machine alone.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// run serves at l until ctx ends, then stops: streams and requests end, runs
+// are left to the next start, the store is closed.
+func (a *app) run(ctx context.Context, l net.Listener) error {
+	server := routes.HTTPServer(a.handler, a.cfg.log)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.studio.Run(ctx) })
+	g.Go(func() error { return a.watchContracts(ctx) })
+	g.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		return shutdown(server)
+	})
+	return errors.Join(g.Wait(), a.close())
+}
+
+// shutdown lets requests end, and cuts those that do not in time.
+func shutdown(server *http.Server) error {
+	ctx, done := context.WithTimeout(context.Background(), shutdownLimit)
+	defer done()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return server.Close()
+	}
+	return err
+}
+
+func (a *app) watchContracts(ctx context.Context) error {
+	err := watch.Watch(ctx, a.catalog, watch.Options{Log: a.cfg.log}, func(change watch.Change) {
+		a.studio.ContractsChanged(ctx, change)
+	})
+	if err != nil && ctx.Err() == nil {
+		// Requests look for themselves; only those who wait hear nothing.
+		a.cfg.log.Error("contracts are not watched", "err", err)
+	}
+	return nil
+}
+
+// close releases what open opened, the store last.
+func (a *app) close() error {
+	var err error
+	if a.executor != nil {
+		a.executor.Close()
+	}
+	if a.artifacts != nil {
+		err = a.artifacts.Close()
+	}
+	if a.store != nil {
+		err = errors.Join(err, a.store.Close())
+	}
+	return err
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/comfygit-ai/studio-sidecar/"
+
+// imports says what each package may import beside the standard library, and
+// why. Packages are named from the module's root; foreign ones by their path.
+var imports = map[string]map[string]string{
+	"manifest": {
+		"github.com/BurntSushi/toml":     "pyproject.toml, with positions of its faults",
+		"golang.org/x/text/unicode/norm": "names match in NFC and NFD",
+		"golang.org/x/sync/singleflight": "concurrent readers share one load",
+	},
+	"manifest/watch": {
+		"manifest":                     "what is watched",
+		"github.com/fsnotify/fsnotify": "tells of changed folders",
+	},
+	"sidecar": {
+		"manifest":                       "contracts, inputs and graphs are its vocabulary",
+		"github.com/google/uuid":         "run and prompt ids",
+		"golang.org/x/sync/errgroup":     "owns the goroutines that follow runs",
+		"golang.org/x/sync/singleflight": "one health question at a time",
+	},
+	"sidecar/artifact": {
+		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
+	},
+	"sidecar/sqlite": {
+		"sidecar":                "what it stores",
+		"manifest":               "part of the domain's types",
+		"modernc.org/sqlite":     "the database, without cgo",
+		"modernc.org/sqlite/lib": "its result codes",
+		"github.com/gofrs/flock": "one writer",
+		"golang.org/x/sys/unix":  "the lock and free space",
+	},
+	"sidecar/comfy": {
+		"sidecar":                        "the executor that it is",
+		"sidecar/artifact":               "copies of temp outputs",
+		"manifest":                       "declared outputs",
+		"github.com/coder/websocket":     "ComfyUI's socket",
+		"golang.org/x/image/webp":        "sizes of WEBP pictures",
+		"golang.org/x/sync/errgroup":     "bounded fetches",
+		"golang.org/x/sync/singleflight": "one probe at a time",
+	},
+	"sidecar/comfyfake": {
+		"github.com/coder/websocket":        "ComfyUI's socket",
+		"golang.org/x/image/draw":           "ImageScale",
+		"golang.org/x/image/webp":           "LoadImage reads WEBP",
+		"golang.org/x/image/font":           "text in pictures",
+		"golang.org/x/image/font/basicfont": "text in pictures",
+	},
+	"routes": {
+		"sidecar":                            "the service that it shows",
+		"sidecar/artifact":                   "copies that it serves",
+		"manifest":                           "contracts and bodies",
+		"github.com/gorilla/mux":             "the router",
+		"github.com/google/uuid":             "session and request ids",
+		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
+		"github.com/hashicorp/golang-lru/v2": "rendered pages",
+	},
+	"static": {},
+	"cmd/studio-sidecar": {
+		"manifest": "wiring", "manifest/watch": "wiring", "sidecar": "wiring", "sidecar/sqlite": "wiring",
+		"sidecar/artifact": "wiring", "sidecar/comfy": "wiring", "sidecar/comfyfake": "the demo's ComfyUI",
+		"routes": "wiring", "static": "wiring",
+		"github.com/alecthomas/kong": "the command line",
+		"golang.org/x/sync/errgroup": "owns the long-lived parts",
+	},
+	"bench": {},
+}
+
+// goroutines says which files may start one, and who waits for it.
+var goroutines = map[string]string{}
+
+// source is one parsed Go file of the module.
+type source struct {
+	path string // from the module's root, with slashes
+	pkg  string // folder, from the module's root
+	test bool
+	file *ast.File
+}
+
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	set := token.NewFileSet()
+	var out []source
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules" || strings.HasPrefix(d.Name(), ".") && path != root) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		rel = filepath.ToSlash(rel)
+		out = append(out, source{rel, filepath.ToSlash(filepath.Dir(rel)), strings.HasSuffix(path, "_test.go"), file})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, out
+}
+
+func TestImports(t *testing.T) {
+	_, files := sources(t)
+	used := map[string]map[string]bool{}
+	for _, s := range files {
+		if s.test {
+			continue
+		}
+		allowed, listed := imports[s.pkg]
+		if !listed {
+			t.Errorf("%s: package %s has no rule", s.path, s.pkg)
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := strings.TrimPrefix(path, module)
+			if !strings.Contains(strings.Split(name, "/")[0], ".") && name == path {
+				continue // standard library
+			}
+			if allowed[name] == "" {
+				t.Errorf("%s imports %s: no rule gives a reason for it", s.path, name)
+			}
+			if used[s.pkg] == nil {
+				used[s.pkg] = map[string]bool{}
+			}
+			used[s.pkg][name] = true
+		}
+	}
+	for pkg, allowed := range imports {
+		for name := range allowed {
+			if !used[pkg][name] {
+				t.Errorf("rule %s → %s is not used any more", pkg, name)
+			}
+		}
+	}
+}
+
+func TestPackageComments(t *testing.T) {
+	_, files := sources(t)
+	comments := map[string][]string{}
+	for _, s := range files {
+		if s.test {
+			continue
+		}
+		comments[s.pkg] = append(comments[s.pkg], "")[:len(comments[s.pkg])]
+		if s.file.Doc != nil {
+			comments[s.pkg] = append(comments[s.pkg], s.path)
+		}
+	}
+	for pkg, where := range comments {
+		if len(where) != 1 {
+			t.Errorf("package %s has %d package comments: %v", pkg, len(where), where)
+		}
+	}
+}
+
+// TestStatusHasOneDoor: only Apply's file assigns a status.
+func TestStatusHasOneDoor(t *testing.T) {
+	set, files := sources(t)
+	for _, s := range files {
+		if s.test || !strings.HasPrefix(s.pkg, "sidecar") && s.pkg != "routes" || s.path == "sidecar/apply.go" || s.pkg == "sidecar/comfyfake" {
+			continue
+		}
+		imported := s.pkg == "sidecar" || slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == strconv.Quote(module+"sidecar") })
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			assign, ok := n.(*ast.AssignStmt)
+			if !ok || !imported {
+				return true
+			}
+			for _, left := range assign.Lhs {
+				sel, ok := left.(*ast.SelectorExpr)
+				if ok && (sel.Sel.Name == "Status" || sel.Sel.Name == "Outcome" || sel.Sel.Name == "Phase") && isRun(sel.X) {
+					t.Errorf("%s assigns %s; only Run.Apply may", set.Position(sel.Pos()), sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// isRun guesses by the customary names of run variables.
+func isRun(x ast.Expr) bool {
+	id, ok := x.(*ast.Ident)
+	return ok && (id.Name == "r" || id.Name == "run" || id.Name == "latest")
+}
+
+func TestGoroutinesHaveAnOwner(t *testing.T) {
+	set, files := sources(t)
+	used := map[string]bool{}
+	for _, s := range files {
+		if s.test {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if g, ok := n.(*ast.GoStmt); ok {
+				used[s.path] = true
+				if goroutines[s.path] == "" {
+					t.Errorf("%s starts a goroutine; list the file with who waits for it", set.Position(g.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	for path := range goroutines {
+		if !used[path] {
+			t.Errorf("%s starts no goroutine any more", path)
+		}
+	}
+}
+
+func TestNothingSleepsOrExits(t *testing.T) {
+	set, files := sources(t)
+	for _, s := range files {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := sel.X.(*ast.Ident)
+			switch {
+			case !ok:
+			case pkg.Name == "time" && sel.Sel.Name == "Sleep":
+				t.Errorf("%s sleeps; wait for what is wanted", set.Position(call.Pos()))
+			case pkg.Name == "os" && sel.Sel.Name == "Exit" && s.path != "cmd/studio-sidecar/main.go" && !s.test:
+				t.Errorf("%s exits outside main", set.Position(call.Pos()))
+			}
+			return true
+		})
+	}
+}
+
+func readRepo(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

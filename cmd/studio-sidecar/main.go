@@ -1,0 +1,16 @@
+// Command studio-sidecar serves the contracts of a ComfyUI environment as an
+// HTTP API and a web panel, runs them on ComfyUI and keeps what happened.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+type serveCmd struct{ serveFlags }
+
+func (c *serveCmd) Run(line *cli, con console) error {
+	if faults := c.faults(); len(faults) > 0 {
+		return &usageError{faults}
+	}
+	env, err := line.environment()
+	if err != nil {
+		return err
+	}
+	log, file, err := line.logger(con.err)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	listener, err := listen(con.ctx, c.listenFlags)
+	if err != nil {
+		return err
+	}
+	app, err := newApp(con.ctx, appConfig{serveFlags: c.serveFlags, env: env, log: log})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	if err := c.tell(con, env, listener.Addr()); err != nil {
+		return errors.Join(err, listener.Close(), app.close())
+	}
+	ctx := con.ctx
+	if c.ExitWithStdin {
+		var stop context.CancelFunc
+		ctx, stop = untilEnd(ctx, os.Stdin)
+		defer stop()
+	}
+	return app.run(ctx, listener)
+}
+
+func listen(ctx context.Context, f listenFlags) (net.Listener, error) {
+	var cfg net.ListenConfig
+	l, err := cfg.Listen(ctx, "tcp", net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
+	if err != nil {
+		return nil, hintedError{fmt.Errorf("listen at %s port %d: %w", f.Host, f.Port, err), "Choose another port with --port, or --port 0 for a free one."}
+	}
+	return l, nil
+}
+
+// tell prints where the server is: the lines that launchers of the reference
+// look for, and one line of JSON when asked to.
+func (c *serveCmd) tell(con console, env manifest.Environment, addr net.Addr) error {
+	port := addr.(*net.TCPAddr).Port
+	url := "http://" + net.JoinHostPort(c.Host, strconv.Itoa(port))
+	if c.Announce {
+		return json.NewEncoder(con.out).Encode(map[string]any{"port": port, "url": url})
+	}
+	kind := map[string]string{"local": "persistent", "ephemeral": "ephemeral"}[c.State]
+	_, err := fmt.Fprintf(con.out,
+		"Serving ComfyGit environment '%s' on http://%s:%d\nServe role: studio\nExecutor: local\nComfyUI API target: %s\nServe state: %s (%s)\nPress Ctrl+C to stop.\n",
+		env.Name, c.Host, port, c.ComfyURL, c.State, kind)
+	return err
+}
+
+// untilEnd ends the returned context when r ends. The reading goroutine ends
+// with the process: a read of standard input cannot be called back.
+func untilEnd(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, r) // an error is an end too
+		stop()
+	}()
+	return ctx, stop
+}
+
+// hintedError adds what the user can do.
+type hintedError struct {
+	err    error
+	advice string
+}
+
+func (e hintedError) Error() string { return e.err.Error() }
+func (e hintedError) Unwrap() error { return e.err }
+
+// statePaths are the database and the artifact folder: where the flags say, or
+// in the workspace's .metadata/serve, as the reference.
+func statePaths(f serveFlags, env manifest.Environment) (db, artifacts string) {
+	folder := filepath.Join(env.MetadataDir(), "serve")
+	db, artifacts = f.StateDB, f.ArtifactDir
+	if db == "" {
+		db = filepath.Join(folder, "serve.sqlite")
+	}
+	if artifacts == "" {
+		artifacts = filepath.Join(folder, "artifacts")
+	}
+	return db, artifacts
+}
+
+// appConfig is what a server is made of.
+type appConfig struct {
+	serveFlags
+	env manifest.Environment
+	log *slog.Logger
+}

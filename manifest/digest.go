@@ -1,0 +1,200 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// everyFileLimit is the number of files up to which each question looks at each
+// of them (1 to 2 µs); beyond it that happens at most once in sweepEvery, and
+// in between only the folders are looked at.
+const (
+	everyFileLimit = 2500
+	sweepEvery     = time.Second
+)
+
+// digester keeps the contract digest of a manifest folder.
+type digester struct {
+	now    func() time.Time
+	rounds rounds
+	seed   maphash.Seed
+	dir    string
+	tree   *tree
+	digest string
+}
+
+// tree is what the digest was made of.
+type tree struct {
+	files    []file // in the digest's order
+	folders  []file
+	walked   time.Time
+	unstable bool // something changed shortly before, so stamps prove nothing yet
+}
+
+type file struct {
+	path  string // relative, with slashes
+	stamp stamp
+	sum   uint64 // of the content, for files that changed shortly before
+}
+
+// of gives the digest of dir, or "" when there are no files or one of them
+// cannot be read.
+func (d *digester) of(dir string) string {
+	d.rounds.do(func() { d.refresh(dir) })
+	d.rounds.working.Lock()
+	defer d.rounds.working.Unlock()
+	return d.digest
+}
+
+func (d *digester) refresh(dir string) {
+	if d.dir != dir {
+		d.dir, d.tree = dir, nil
+	}
+	now := d.now()
+	if d.tree != nil && !d.tree.unstable && d.tree.intact(dir, now) {
+		return
+	}
+	t := walk(dir, now)
+	if d.tree != nil && d.tree.sameFiles(t) && d.sameContent(dir, d.tree, t) {
+		d.tree = t
+		return
+	}
+	d.digest = d.hash(dir, t)
+	d.tree = t
+}
+
+// intact compares stamps without listing folders again.
+func (t *tree) intact(dir string, now time.Time) bool {
+	look := t.folders
+	if len(t.files) <= everyFileLimit || now.Sub(t.walked) > sweepEvery {
+		look = slices.Concat(t.folders, t.files)
+		t.walked = now
+	}
+	for _, f := range look {
+		if s, ok := stampOf(dir + "/" + f.path); !ok || s != f.stamp {
+			return false
+		}
+	}
+	_, had := t.folder(promptFolder)
+	_, has := stampOf(dir + "/" + promptFolder)
+	return had == has && (len(t.files) > 0 && t.files[0].path == pyprojectFile) == isManifest(dir)
+}
+
+func (t *tree) folder(path string) (file, bool) {
+	for _, f := range t.folders {
+		if f.path == path {
+			return f, true
+		}
+	}
+	return file{}, false
+}
+
+func (t *tree) sameFiles(other *tree) bool {
+	return slices.EqualFunc(t.files, other.files, func(a, b file) bool { return a.path == b.path && a.stamp == b.stamp })
+}
+
+// sameContent looks into the files whose stamps prove nothing, and carries what
+// is known of them over to the newer tree.
+func (d *digester) sameContent(dir string, old, now *tree) bool {
+	buffer := make([]byte, 256<<10)
+	for i, f := range old.files {
+		if f.sum == 0 {
+			continue
+		}
+		sum, err := d.copy(io.Discard, dir, f.path, buffer, true)
+		if err != nil || sum != f.sum {
+			return false
+		}
+		if f.stamp.recent(now.walked) {
+			now.files[i].sum = f.sum
+		}
+	}
+	return true
+}
+
+func (d *digester) hash(dir string, t *tree) string {
+	if len(t.files) == 0 {
+		return ""
+	}
+	h, buffer := sha256.New(), make([]byte, 256<<10)
+	for i := range t.files {
+		f := &t.files[i]
+		h.Write([]byte(f.path + "\x00"))
+		sum, err := d.copy(h, dir, f.path, buffer, f.stamp.recent(t.walked))
+		if err != nil {
+			return ""
+		}
+		f.sum = sum
+		h.Write([]byte{0})
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// copy feeds a file to w and, when asked, returns a sum of its content that is
+// never 0.
+func (d *digester) copy(w io.Writer, dir, path string, buffer []byte, wanted bool) (sum uint64, err error) {
+	f, err := os.Open(filepath.Join(dir, path))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	var content maphash.Hash
+	content.SetSeed(d.seed)
+	if wanted {
+		w = io.MultiWriter(w, &content)
+	}
+	// The bare Reader keeps io from choosing a buffer of its own.
+	if _, err := io.CopyBuffer(w, struct{ io.Reader }{f}, buffer); err != nil || !wanted {
+		return 0, err
+	}
+	return content.Sum64() | 1, nil
+}
+
+// walk lists pyproject.toml and every regular file below workflow_api, hidden
+// ones and links to files too; linked folders are not entered. The order is
+// that of path components, so b/x comes before b-a.
+func walk(dir string, now time.Time) *tree {
+	t := &tree{walked: now}
+	t.add(dir, pyprojectFile)
+	if isFolder(filepath.Join(dir, promptFolder)) {
+		t.enter(dir, promptFolder)
+	}
+	return t
+}
+
+func (t *tree) add(dir, path string) {
+	s, ok := stampOf(dir + "/" + path)
+	if !ok || !s.regular() {
+		return
+	}
+	t.unstable = t.unstable || s.recent(t.walked)
+	t.files = append(t.files, file{path: path, stamp: s})
+}
+
+func (t *tree) enter(dir, path string) {
+	s, ok := stampOf(dir + "/" + path)
+	if !ok {
+		return
+	}
+	t.unstable = t.unstable || s.recent(t.walked)
+	t.folders = append(t.folders, file{path: path, stamp: s})
+	entries, err := os.ReadDir(filepath.Join(dir, path))
+	if err != nil {
+		return // a folder that cannot be listed has no files, as in the reference's digest
+	}
+	for _, e := range entries {
+		switch below := path + "/" + e.Name(); {
+		case e.IsDir():
+			t.enter(dir, below)
+		case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:
+			t.add(dir, below)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package manifest
+
+import "time"
+
+// OpenAt is Open with a clock: files are at rest for a catalog that lives later
+// than they were written.
+func OpenAt(env Environment, now func() time.Time) *Catalog { return openAt(env, now) }
+
+// The limits of the digest's freshness.
+const (
+	EveryFileLimit = everyFileLimit
+	SweepEvery     = sweepEvery
+)

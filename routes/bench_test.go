@@ -1,0 +1,39 @@
+package routes_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// nowhere takes answers and forgets them.
+type nowhere struct {
+	header http.Header
+	status int
+}
+
+func (w *nowhere) Header() http.Header         { return w.header }
+func (w *nowhere) WriteHeader(status int)      { w.status = status }
+func (w *nowhere) Write(p []byte) (int, error) { return len(p), nil }
+
+func BenchmarkAnswers(b *testing.B) {
+	r := start(b)
+	for range 20 {
+		r.run(`{"wait": true}`)
+	}
+	for _, path := range []string{"/runs", "/gallery", "/gallery?limit=20", "/contracts", "/health", "/livez"} {
+		b.Run(path, func(b *testing.B) {
+			req := httptest.NewRequest("GET", path, nil)
+			req.Host, req.RemoteAddr = "localhost", "127.0.0.1:5"
+			req.Header.Set("X-ComfyGit-Studio-Session", "anna")
+			b.ReportAllocs()
+			for b.Loop() {
+				w := &nowhere{header: http.Header{}}
+				r.handler.ServeHTTP(w, req)
+				if w.status != http.StatusOK {
+					b.Fatal(w.status)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package routes
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// LaunchSecretHeader carries the secret that a proxy on this machine was
+// started with; see Options.LaunchSecret.
+const LaunchSecretHeader = "X-Studio-Launch-Secret"
+
+// guard decides which requests are heard at all.
+type guard struct {
+	loopback bool
+	names    map[string]bool // hosts that are ours beside loopback and addresses
+	proxies  []netip.Prefix
+	secret   string
+	token    string
+	cross    *http.CrossOriginProtection
+}
+
+func newGuard(o Options) (*guard, error) {
+	g := &guard{
+		loopback: o.Loopback, names: map[string]bool{}, proxies: o.TrustedProxies,
+		secret: o.LaunchSecret, token: o.Token, cross: http.NewCrossOriginProtection(),
+	}
+	for _, host := range o.PublicHosts {
+		name := strings.ToLower(hostName(host))
+		if name == "" || strings.ContainsAny(host, "/ ") {
+			return nil, fmt.Errorf("public host %q: give a host name, without scheme and path", host)
+		}
+		g.names[name] = true
+	}
+	if own, err := os.Hostname(); err == nil && !o.Loopback {
+		own = strings.ToLower(own)
+		g.names[own], g.names[own+".local"] = true, true
+	}
+	return g, nil
+}
+
+// admit checks who asks and through what, before anything is looked at.
+func (c *call) admit() error {
+	g := c.guard
+	trusted := g.trusts(c.r)
+	c.direct = remote(c.r).IsLoopback() && !forwarded(c.r)
+	c.secure = c.r.TLS != nil
+	if trusted {
+		c.takeForwarded()
+	}
+	if !trusted && !g.knows(c.r.Host) {
+		return &fault{
+			code:    codeHost,
+			message: fmt.Sprintf("This server does not answer to the host name '%s'.", hostName(c.r.Host)),
+			hint:    "If the name is meant, start the server with --public-host " + hostName(c.r.Host) + ".",
+		}
+	}
+	if err := g.cross.Check(c.r); err != nil {
+		return crossSite(err)
+	}
+	return nil
+}
+
+// authorized checks the token, which every route but liveness asks for where
+// one is set.
+func (c *call) authorized() error {
+	if c.guard.token == "" {
+		return nil
+	}
+	given, ok := strings.CutPrefix(c.r.Header.Get("Authorization"), "Bearer ")
+	if ok && same(given, c.guard.token) {
+		return nil
+	}
+	c.w.Header().Set("WWW-Authenticate", "Bearer")
+	return &fault{
+		code: codeUnauthorized, message: "This server asks for its token.",
+		hint: "Send it as 'Authorization: Bearer TOKEN'.",
+	}
+}
+
+// same compares secrets in constant time, whatever their lengths.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+func crossSite(err error) *fault {
+	return &fault{
+		code: codeCrossSite, message: "A page of another site may not do this.",
+		hint: "Use the panel of this server, or a client that is no browser.", cause: err,
+	}
+}
+
+// sameSite refuses pages of other sites where a GET costs something, such as a
+// stream that stays open.
+func (c *call) sameSite() error {
+	if c.r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+		return crossSite(nil)
+	}
+	origin := c.r.Header.Get("Origin")
+	if origin == "" {
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err != nil || !strings.EqualFold(u.Host, c.r.Host) {
+		return crossSite(err)
+	}
+	return nil
+}
+
+func (g *guard) trusts(r *http.Request) bool {
+	if g.secret != "" {
+		if given := r.Header.Get(LaunchSecretHeader); given != "" && same(given, g.secret) {
+			return true
+		}
+	}
+	addr := remote(r)
+	for _, p := range g.proxies {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeForwarded makes the request what it was before a trusted proxy passed it
+// on. A proxy without these headers leaves it as it is.
+func (c *call) takeForwarded() {
+	if host := lastOf(c.r.Header.Get("X-Forwarded-Host")); host != "" {
+		r := *c.r
+		r.Host = host
+		c.r = &r
+	}
+	switch lastOf(c.r.Header.Get("X-Forwarded-Proto")) {
+	case "https":
+		c.secure = true
+	case "http":
+		c.secure = false
+	}
+}
+
+// lastOf is what the nearest proxy wrote.
+func lastOf(list string) string {
+	return strings.TrimSpace(list[strings.LastIndexByte(list, ',')+1:])
+}
+
+func forwarded(r *http.Request) bool {
+	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix", "Forwarded", "Via", "X-Real-Ip", LaunchSecretHeader} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// knows tells whether a Host header names this server. A page elsewhere can
+// make its own name point to this machine, but cannot change the name that a
+// browser then asks for.
+func (g *guard) knows(host string) bool {
+	name := strings.ToLower(hostName(host))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") || g.names[name] {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	if err != nil {
+		return false
+	}
+	return !g.loopback || addr.Unmap().IsLoopback()
+}
+
+// hostName is a Host header without its port and brackets.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]")
+}

@@ -1,0 +1,196 @@
+package routes
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+const (
+	bodyDepth = 64
+	// bodyPause is how long a client may send nothing of its body.
+	bodyPause = 30 * time.Second
+	// longest is the longest time that a client may name: the rest would not
+	// fit a time.Duration.
+	longest = 100 * 365 * 24 * time.Hour
+)
+
+// runRequest is a decoded request to run a contract.
+type runRequest struct {
+	values manifest.Values
+	wait   bool
+	limit  time.Duration // of the wait, or of the run that nobody waits for; 0: none
+}
+
+var controlKeys = []string{"wait", "timeout_seconds", "poll_interval_seconds"}
+
+func (c *call) readRun() (runRequest, error) {
+	raw, err := c.readBody()
+	if err != nil {
+		return runRequest{}, err
+	}
+	fields, err := parseBody(raw)
+	if err != nil {
+		return runRequest{}, err
+	}
+	return decodeRun(fields)
+}
+
+// readBody reads a bounded body. A client may take its time as long as
+// something comes.
+func (c *call) readBody() ([]byte, error) {
+	if err := checkCharset(c.r.Header.Get("Content-Type")); err != nil {
+		return nil, err
+	}
+	limit := c.opts.MaxRequestBytes
+	body := &pacedReader{http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, limit), c.control()}
+	if c.r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	raw, err := io.ReadAll(body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, tooLarge(limit)
+	case err != nil:
+		return nil, &fault{code: "bad_request", message: "The request body did not arrive whole.", hint: "Send it again.", cause: err}
+	}
+	// An answer may take as long as it wants again.
+	if err := c.control().SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, fmt.Errorf("lift the read deadline: %w", err)
+	}
+	return raw, nil
+}
+
+type pacedReader struct {
+	io.Reader
+	control *http.ResponseController
+}
+
+func (p *pacedReader) Read(b []byte) (int, error) {
+	if err := p.control.SetReadDeadline(time.Now().Add(bodyPause)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return 0, fmt.Errorf("set the read deadline: %w", err)
+	}
+	return p.Reader.Read(b)
+}
+
+func tooLarge(limit int64) *fault {
+	return &fault{
+		code: codeTooLarge,
+		message: fmt.Sprintf("Request body is too large. This cg serve instance accepts contract requests up to %d MiB.",
+			limit>>20),
+		hint: "Upload files first and name them in the inputs, or raise --max-request-mb.",
+	}
+}
+
+func checkCharset(contentType string) error {
+	_, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return nil // types are not looked at, as in the reference
+	}
+	switch strings.ToLower(params["charset"]) {
+	case "", "utf-8", "utf8", "us-ascii", "ascii":
+		return nil
+	}
+	return badRequest("The request body has to be UTF-8, not "+params["charset"]+".", "Send the JSON as UTF-8.")
+}
+
+// parseBody reads a JSON object; an empty body and null are an empty one.
+func parseBody(raw []byte) (manifest.Values, error) {
+	plain := bytes.TrimSpace(bytes.TrimPrefix(raw, []byte("\ufeff")))
+	if len(plain) == 0 || string(plain) == "null" {
+		return nil, nil
+	}
+	fields, err := manifest.ParseObject(raw, manifest.Limits{Depth: bodyDepth})
+	switch {
+	case errors.Is(err, manifest.ErrNotObject):
+		return nil, badRequest("Request body must be a JSON object.", `Send {"inputs": {…}}.`)
+	case err != nil:
+		return nil, &fault{code: "bad_request", message: "Invalid JSON body: " + plainly(err), hint: "Correct the JSON at that place.", cause: err}
+	}
+	return fields, nil
+}
+
+// plainly is the innermost message, which names line and column.
+func plainly(err error) string {
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return strings.TrimPrefix(err.Error(), "read object: ")
+}
+
+func decodeRun(fields manifest.Values) (runRequest, error) {
+	var req runRequest
+	var err error
+	if req.values, err = inputsOf(fields); err != nil {
+		return req, err
+	}
+	if req.wait, err = waitOf(fields); err != nil {
+		return req, err
+	}
+	if req.limit, err = secondsOf(fields, "timeout_seconds"); err != nil {
+		return req, err
+	}
+	// Accepted because clients send it; runs are followed as they move.
+	_, err = secondsOf(fields, "poll_interval_seconds")
+	return req, err
+}
+
+// inputsOf are the inputs: those under "inputs", or else all members but the
+// control keys.
+func inputsOf(fields manifest.Values) (manifest.Values, error) {
+	raw, ok := fields.Get("inputs")
+	if !ok {
+		return fields.Without(controlKeys...), nil
+	}
+	values, err := manifest.ParseObject(raw, manifest.Limits{Depth: bodyDepth})
+	if err != nil {
+		return nil, badRequest("'inputs' must be a JSON object.", `Send {"inputs": {"name": value, …}}.`)
+	}
+	return values, nil
+}
+
+func waitOf(fields manifest.Values) (bool, error) {
+	raw, ok := fields.Get("wait")
+	switch {
+	case !ok:
+		return false, nil
+	case string(raw) == "true", string(raw) == `"true"`:
+		return true, nil
+	case string(raw) == "false", string(raw) == `"false"`:
+		return false, nil
+	}
+	return false, badRequest("'wait' must be true or false.", "Send it as a JSON boolean, or leave it out.")
+}
+
+var plainDecimal = regexp.MustCompile(`^"[0-9]{1,40}(\.[0-9]{1,40})?"$`)
+
+// secondsOf reads a time in seconds above 0.
+func secondsOf(fields manifest.Values, name string) (time.Duration, error) {
+	raw, ok := fields.Get(name)
+	if !ok {
+		return 0, nil
+	}
+	number := string(raw)
+	if plainDecimal.Match(raw) {
+		number = strings.Trim(number, `"`)
+	}
+	seconds, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(seconds > 0) || math.IsInf(seconds, 0) || raw[0] != '"' && strings.Trim(number[:1], "0123456789") != "" {
+		return 0, badRequest(fmt.Sprintf("'%s' must be a number of seconds above 0.", name), "Send a JSON number such as 30, or leave it out.")
+	}
+	if seconds > longest.Seconds() {
+		return longest, nil
+	}
+	return max(time.Duration(seconds*float64(time.Second)), time.Nanosecond), nil
+}

@@ -1,0 +1,289 @@
+package routes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+func (c *call) runContract() error {
+	v := c.session()
+	req, err := c.readRun()
+	if err != nil {
+		return err
+	}
+	ctx, stop := c.r.Context(), context.CancelFunc(func() {})
+	launch := sidecar.LaunchRequest{Session: v.Session, Values: req.values}
+	launch.Workflow, launch.Contract = c.contractNames()
+	switch {
+	case req.wait && req.limit > 0:
+		ctx, stop = context.WithTimeout(ctx, req.limit)
+	case !req.wait:
+		launch.Limit = req.limit
+	}
+	defer stop()
+	run, err := c.studio.Launch(ctx, launch)
+	if err != nil {
+		return launchFault(err)
+	}
+	if req.wait && !run.Status.Terminal() {
+		run, err = c.wait(ctx, run)
+		if err != nil {
+			return err
+		}
+	}
+	return c.answerRun(run, req.wait)
+}
+
+// wait waits for the run's end. The end of the wait is not the run's, and no
+// error: the run is answered as it then is.
+func (c *call) wait(ctx context.Context, run *sidecar.Run) (*sidecar.Run, error) {
+	ended, err := c.studio.Wait(ctx, run.ID)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	if ended == nil || ended.Workflow == "" {
+		return run, nil
+	}
+	return ended, nil
+}
+
+// launchFault says in the words of the run route why nothing was launched.
+func launchFault(err error) error {
+	var unknown *manifest.UnknownError
+	if errors.As(err, &unknown) {
+		return &fault{
+			code: sidecar.CodeBadRequest, message: unknown.RunMessage(),
+			hint: "Look at /contracts for what can be run.", cause: err,
+		}
+	}
+	if f := manifestFault(err); f != nil {
+		return f
+	}
+	return err
+}
+
+// answerRun answers for a run that was launched, as it is now.
+func (c *call) answerRun(run *sidecar.Run, waited bool) error {
+	s, t := c.shape(), text{}
+	status := http.StatusOK
+	switch {
+	case !run.Accepted && run.Status == sidecar.StatusError, waited && run.Status == sidecar.StatusError:
+		status = runStatus(run)
+		s.outcome(&t, run)
+	case run.Status == sidecar.StatusCancelled && (waited || !run.Accepted):
+		return cancelled(s, run)
+	case !waited:
+		s.receipt(&t, run)
+	case run.Status == sidecar.StatusCompleted:
+		s.outcome(&t, run)
+	default:
+		return waitEnded(s, run)
+	}
+	c.json(status, t.b)
+	return nil
+}
+
+// outcome writes the document that an ended run keeps as its result, with the
+// run's slots and items beside it.
+func (s shape) outcome(t *text, r *sidecar.Run) {
+	t.open('{')
+	doc := s.rewrite(r.Result)
+	t.members(doc)
+	if !hasMember(doc, "run_id") {
+		t.str("run_id", string(r.ID))
+	}
+	s.slots(t, r)
+	s.items(t, r)
+	t.optStr("outcome", string(r.Outcome))
+	t.int("revision", r.Revision)
+	t.close('}')
+}
+
+func hasMember(doc []byte, name string) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(doc, &members) != nil {
+		return false
+	}
+	_, ok := members[name]
+	return ok
+}
+
+// runStatus is the HTTP status of a run that failed.
+func runStatus(run *sidecar.Run) int {
+	if run.Code == string(sidecar.CodeRejected) {
+		var doc struct {
+			Status int `json:"comfy_status"`
+		}
+		if json.Unmarshal(run.Result, &doc) == nil && doc.Status == http.StatusBadRequest {
+			return http.StatusBadRequest
+		}
+	}
+	return statusOf(sidecar.Code(run.Code))
+}
+
+func cancelled(s shape, run *sidecar.Run) *fault {
+	return &fault{
+		code: sidecar.CodeRunCancelled, message: fmt.Sprintf("Run '%s' was cancelled.", run.ID),
+		hint: "Run it again if that was not meant.",
+		more: func(t *text) {
+			t.str("run_id", string(run.ID))
+			s.run(t, "run", run)
+			s.slots(t, run)
+			s.items(t, run)
+		},
+	}
+}
+
+func waitEnded(s shape, run *sidecar.Run) *fault {
+	prompt := run.PromptID
+	if prompt == "" {
+		prompt = run.Prompt
+	}
+	return &fault{
+		code: sidecar.CodeTimeout, message: fmt.Sprintf("Timed out waiting for ComfyUI prompt %s", prompt),
+		hint: fmt.Sprintf("The run goes on; follow it under /runs/%s.", run.ID),
+		more: func(t *text) {
+			t.str("run_id", string(run.ID))
+			s.slots(t, run)
+			s.items(t, run)
+		},
+	}
+}
+
+func (c *call) showRun() error {
+	v := c.session()
+	run, err := c.studio.Lookup(c.r.Context(), v.Scope, sidecar.RunID(c.path("run_id")))
+	if err != nil {
+		return err
+	}
+	s, t := c.shape(), text{}
+	t.open('{')
+	t.str("state", c.opts.State)
+	t.str("session_id", string(v.ID))
+	s.openRun(&t, "run", run)
+	t.optRaw("environment_ref", run.EnvironmentRef)
+	t.optStr("manifest_revision", run.ManifestRevision)
+	t.optStr("prompt_digest", run.PromptDigest)
+	if !run.Status.Terminal() {
+		c.liveMembers(&t, run)
+	}
+	t.close('}')
+	s.slots(&t, run)
+	s.items(&t, run)
+	c.timings(&t, run)
+	t.close('}')
+	c.remember(v)
+	c.json(http.StatusOK, t.b)
+	return nil
+}
+
+// liveMembers tell how far an unfinished run is.
+func (c *call) liveMembers(t *text, run *sidecar.Run) {
+	live, followed := c.studio.Live(run.ID)
+	if place, waits := c.studio.QueuePlace(run); waits {
+		t.int("queue_position", int64(place))
+	} else if followed && live.Position >= 0 {
+		t.int("queue_position", int64(live.Position))
+	}
+	if !followed {
+		return
+	}
+	t.bool("live", live.Heard)
+	if live.HasProgress {
+		t.key("progress")
+		t.open('{')
+		progressMembers(t, live.Progress)
+		t.close('}')
+	}
+}
+
+// timings lists when the run and its nodes began and ended.
+func (c *call) timings(t *text, run *sidecar.Run) {
+	t.key("timings")
+	t.open('{')
+	t.optStr("startedAt", sidecar.FormatTime(run.StartedAt))
+	t.optStr("finishedAt", sidecar.FormatTime(run.FinishedAt))
+	t.key("nodes")
+	t.open('[')
+	for i := range run.Nodes {
+		nodeRun(t, &run.Nodes[i])
+	}
+	t.close(']')
+	t.close('}')
+}
+
+func (c *call) cancelRun() error {
+	v := c.session()
+	run, err := c.studio.Cancel(c.r.Context(), v.Scope, sidecar.RunID(c.path("run_id")))
+	if err != nil {
+		return err
+	}
+	s, t := c.shape(), text{}
+	t.open('{')
+	t.str("status", string(sidecar.StatusCancelled))
+	t.str("run_id", string(run.ID))
+	s.run(&t, "run", run)
+	s.slots(&t, run)
+	s.items(&t, run)
+	t.optRaw("remote_cancel", s.rewrite(remoteCancel(run)))
+	t.close('}')
+	c.json(http.StatusOK, t.b)
+	return nil
+}
+
+// remoteCancel is what the backend said to the cancel, if it refused.
+func remoteCancel(run *sidecar.Run) []byte {
+	var doc struct {
+		Remote json.RawMessage `json:"remote_cancel"`
+	}
+	if json.Unmarshal(run.Result, &doc) != nil {
+		return nil
+	}
+	return doc.Remote
+}
+
+// preview shows the newest picture of what is being made.
+func (c *call) preview() error {
+	v := c.session()
+	picture, version, err := c.studio.Preview(v.Scope, sidecar.RunID(c.path("run_id")))
+	if err != nil {
+		return &fault{
+			code: sidecar.CodeNotFound, message: "There is no preview of this run now.",
+			hint: "Previews exist while a run executes, if ComfyUI sends them.", cause: err,
+		}
+	}
+	h := c.w.Header()
+	etag := fmt.Sprintf(`"v%d"`, version)
+	h.Set("ETag", etag)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if matches(c.r.Header.Get("If-None-Match"), etag) {
+		c.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", picture.Type)
+	if err := c.pace(); err != nil {
+		return err
+	}
+	c.body(http.StatusOK, picture.Data)
+	return nil
+}
+
+// writeLimit is how long one write to a client may take.
+const writeLimit = 30 * time.Second
+
+// pace gives the next write its time.
+func (c *call) pace() error {
+	err := c.control().SetWriteDeadline(time.Now().Add(writeLimit))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set the write deadline: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package routes
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// Route is one line of the table: a GET answers HEAD too.
+type Route struct {
+	Method string
+	Path   string // below the prefix, variables in braces
+	Name   string
+	// Alias marks a second spelling of a route, which is not documented.
+	Alias bool
+
+	handle handler
+	open   bool // asks for no token
+}
+
+// Table lists all routes, in the order in which paths are matched.
+func Table() []Route { return table() }
+
+func table() []Route {
+	return []Route{
+		{Method: "GET", Path: "/runs", Name: "list_runs", handle: (*call).listRuns},
+		{Method: "GET", Path: "/gallery", Name: "list_gallery", handle: (*call).listGallery},
+		{Method: "GET", Path: "/health", Name: "health", handle: (*call).health},
+		{Method: "GET", Path: "/contracts", Name: "list_contracts", handle: (*call).listContracts},
+		{Method: "GET", Path: "/events", Name: "events", handle: (*call).scopeEvents},
+		{Method: "GET", Path: "/outputs/view", Name: "view_output", handle: (*call).viewOutput},
+		{Method: "GET", Path: "/runs/{run_id}", Name: "show_run", handle: (*call).showRun},
+		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", handle: (*call).runEvents},
+		{Method: "GET", Path: "/runs/{run_id}/preview", Name: "run_preview", handle: (*call).preview},
+		{Method: "POST", Path: "/runs/{run_id}/cancel", Name: "cancel_run", handle: (*call).cancelRun},
+		{Method: "DELETE", Path: "/gallery/{item_id}", Name: "delete_item", handle: (*call).deleteItem},
+		{Method: "POST", Path: "/contracts/{workflow}/{contract}/run", Name: "run_contract", handle: (*call).runContract},
+		{Method: "GET", Path: "/contracts/{workflow}/{contract}", Name: "show_contract", handle: (*call).showContract},
+		{Method: "POST", Path: "/contracts/{path:.+}/run", Name: "run_contract_by_path", Alias: true, handle: (*call).runContract},
+		{Method: "GET", Path: "/contracts/{path:.+/.+}", Name: "show_contract_by_path", Alias: true, handle: (*call).showContract},
+		{Method: "GET", Path: "/livez", Name: "livez", open: true, handle: (*call).livez},
+		{Method: "GET", Path: "/readyz", Name: "readyz", open: true, handle: (*call).readyz},
+		{Method: "GET", Path: "/favicon.ico", Name: "favicon", handle: (*call).favicon},
+		{Method: "GET", Path: "/assets", Name: "assets", Alias: true, handle: (*call).asset},
+		{Method: "GET", Path: "/assets/{file:.*}", Name: "asset", handle: (*call).asset},
+		{Method: "GET", Path: "/", Name: "page", handle: (*call).page},
+	}
+}
+
+// fallback answers a path that no route has, as the reference's catch-all
+// does: it counts as a GET route for other methods.
+func fallback() Route {
+	return Route{Method: "GET", Path: "/{rest:.*}", Name: "fallback", Alias: true, handle: (*call).fallback}
+}
+
+// endpoint is a path with what it does by method.
+type endpoint struct {
+	methods map[string]Route
+	allow   string
+}
+
+// mount builds the router. It matches paths alone: a method that a path lacks
+// is answered here, with the methods that it has.
+func (s *Server) mount(routes []Route) {
+	if s.mounted == "" {
+		routes = append(routes, fallback())
+	}
+	s.router = mux.NewRouter().UseEncodedPath().SkipClean(true)
+	s.endpoints, s.words = map[string]*endpoint{}, map[string]bool{}
+	for _, r := range routes {
+		e := s.endpoints[r.Path]
+		if e == nil {
+			e = &endpoint{methods: map[string]Route{}}
+			s.endpoints[r.Path] = e
+			s.router.Path(r.Path).Name(r.Path)
+		}
+		e.methods[r.Method] = r
+		if r.Method == http.MethodGet {
+			e.methods[http.MethodHead] = r
+		}
+		if word := firstSegment(r.Path); word != "" && !strings.HasPrefix(word, "{") {
+			s.words[word] = true
+		}
+	}
+	for _, e := range s.endpoints {
+		e.allow = e.list()
+	}
+}
+
+func (e *endpoint) list() string {
+	var names []string
+	for name := range e.methods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+func firstSegment(path string) string {
+	word, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return word
+}
+
+// route finds what answers the call and lets it.
+func (c *call) route() error {
+	if !c.strip() {
+		return c.unknown()
+	}
+	var match mux.RouteMatch
+	if !c.router.Match(c.r, &match) {
+		return c.unknown()
+	}
+	e := c.endpoints[match.Route.GetName()]
+	r, ok := e.methods[c.r.Method]
+	if !ok {
+		c.w.Header().Set("Allow", e.allow)
+		return &fault{
+			code: codeMethod, message: "This path does not take the method " + c.r.Method + ".",
+			hint: "It takes " + e.allow + ".",
+		}
+	}
+	if !r.open {
+		if err := c.authorized(); err != nil {
+			return err
+		}
+	}
+	c.vars = match.Vars
+	return r.handle(c)
+}
+
+// strip takes the prefix off the path, which comes with the public one or
+// without; false when the path lies outside of what is mounted.
+func (c *call) strip() bool {
+	path := c.r.URL.EscapedPath()
+	for _, prefix := range []string{c.mounted, c.urls.prefix, c.uiPrefix} {
+		if prefix == "" {
+			continue
+		}
+		if rest, ok := below(path, prefix); ok {
+			return c.become(rest)
+		}
+	}
+	return c.mounted == ""
+}
+
+// become changes the call's path, given escaped.
+func (c *call) become(escaped string) bool {
+	plain, err := url.PathUnescape(escaped)
+	if err != nil {
+		return false
+	}
+	r, u := *c.r, *c.r.URL
+	u.Path, u.RawPath = plain, escaped
+	r.URL = &u
+	c.r = &r
+	return true
+}
+
+func (c *call) unknown() error {
+	return &fault{
+		code: sidecar.CodeNotFound, message: "Nothing is served under this path.",
+		hint: "Look at the address; paths are case-sensitive and end without a slash.",
+	}
+}
+
+// fallback shows the panel to a browser that asks for a path which is none of
+// the API's.
+func (c *call) fallback() error {
+	if c.words[firstSegment(c.r.URL.Path)] || !strings.Contains(c.r.Header.Get("Accept"), "text/html") {
+		return c.unknown()
+	}
+	return c.page()
+}

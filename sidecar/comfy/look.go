@@ -1,0 +1,226 @@
+package comfy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+const (
+	// recentRecords bounds how much of history is searched for a run whose
+	// prompt id nobody knows.
+	recentRecords = 64
+	// recordLag is how long a prompt whose end was heard of may be nowhere:
+	// the message comes before the record.
+	recordLag = 5 * time.Second
+)
+
+// Look says where a prompt is. An answer that makes no sense is an
+// *UnsureError: nothing can be concluded from it, so ask again.
+func (e *Executor) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
+	if job.Prompt == "" {
+		return sidecar.Sighting{}, fmt.Errorf("look for %s: the job has no prompt id", job.Run)
+	}
+	e.jobs.remember(job)
+	before := time.Now()
+	seen, err := e.look(ctx, job)
+	if err != nil {
+		return sidecar.Sighting{}, fmt.Errorf("look for prompt %s: %w", job.Prompt, err)
+	}
+	if since := e.jobs.moved(job.Prompt, seen.Place, before); !since.IsZero() {
+		e.link.expect(since)
+	}
+	return seen, nil
+}
+
+func (e *Executor) look(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
+	id := e.jobs.actual(job.Prompt)
+	if seen, found, err := e.history(ctx, id); found || err != nil {
+		return seen, err
+	}
+	q, err := e.queue(ctx)
+	if err != nil {
+		return sidecar.Sighting{}, err
+	}
+	if seen, found := q.find(e.resolve(job, id, q)); found {
+		return seen, nil
+	}
+	if seen, found, err := e.history(ctx, id); found || err != nil {
+		return seen, err
+	}
+	if t, _ := e.jobs.find(id); time.Since(t.ended) < recordLag {
+		return sidecar.Sighting{Place: sidecar.PlaceExecuting}, nil
+	}
+	if job.Resumed && job.Run != "" {
+		return e.recent(ctx, job)
+	}
+	return sidecar.Sighting{Place: sidecar.PlaceAbsent}, nil
+}
+
+// resolve is the id of the job's prompt in the queue. After a submit without
+// an answer a server that renames prompts gives it away by the run's id.
+func (e *Executor) resolve(job sidecar.Job, id sidecar.PromptID, q queue) sidecar.PromptID {
+	if _, found := q.find(id); found || !job.Resumed {
+		return id
+	}
+	renamed := q.ofRun(job.Run)
+	if renamed == "" {
+		return id
+	}
+	e.jobs.rename(job.Prompt, renamed)
+	return renamed
+}
+
+// history asks for the one record of a prompt. The whole of history is never
+// asked for: it may hold ten thousand graphs.
+func (e *Executor) history(ctx context.Context, id sidecar.PromptID) (sidecar.Sighting, bool, error) {
+	records, a, err := e.records(ctx, "/history/"+url.PathEscape(string(id)))
+	if err != nil || len(records) == 0 {
+		return sidecar.Sighting{}, false, err
+	}
+	raw, ok := records[string(id)]
+	if !ok || !isObject(raw) {
+		return sidecar.Sighting{}, false, e.http.unusable(a, fmt.Errorf("%s: no record: %w", a.url, errNotComfy))
+	}
+	seen, err := sightingOf(id, raw)
+	if err != nil {
+		return sidecar.Sighting{}, false, e.http.unusable(a, err)
+	}
+	return seen, true, nil
+}
+
+func (e *Executor) records(ctx context.Context, path string) (map[string]json.RawMessage, answer, error) {
+	a, err := e.http.call(ctx, exchange{method: http.MethodGet, path: path, limit: e.http.records})
+	if err != nil {
+		return nil, a, e.http.unreachable(err)
+	}
+	var records map[string]json.RawMessage
+	if err := a.object(&records); err != nil {
+		return nil, a, e.http.unusable(a, err)
+	}
+	return records, a, nil
+}
+
+// recent looks for a run among the latest records.
+func (e *Executor) recent(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
+	records, a, err := e.latest(ctx)
+	if err != nil {
+		return sidecar.Sighting{}, err
+	}
+	for id, raw := range records {
+		var rec record
+		if json.Unmarshal(raw, &rec) != nil || runOf(rec.item()) != job.Run {
+			continue
+		}
+		e.jobs.rename(job.Prompt, sidecar.PromptID(id))
+		seen, err := sightingOf(sidecar.PromptID(id), raw)
+		if err != nil {
+			return sidecar.Sighting{}, e.http.unusable(a, err)
+		}
+		return seen, nil
+	}
+	return sidecar.Sighting{Place: sidecar.PlaceAbsent}, nil
+}
+
+// latest asks for as many of the latest records as fit into an answer.
+func (e *Executor) latest(ctx context.Context) (map[string]json.RawMessage, answer, error) {
+	for n := recentRecords; ; n /= 4 {
+		records, a, err := e.records(ctx, "/history?max_items="+strconv.Itoa(n))
+		if n == 1 || !errors.Is(err, errTooLarge) {
+			return records, a, err
+		}
+	}
+}
+
+// queue is ComfyUI's queue: items are [number, id, graph, extra_data, outputs].
+type queue struct {
+	running, pending []json.RawMessage
+}
+
+func (e *Executor) queue(ctx context.Context) (queue, error) {
+	a, err := e.http.call(ctx, exchange{method: http.MethodGet, path: "/queue", limit: e.http.records})
+	if err != nil {
+		return queue{}, e.http.unreachable(err)
+	}
+	var doc struct {
+		Running []json.RawMessage `json:"queue_running"`
+		Pending []json.RawMessage `json:"queue_pending"`
+	}
+	err = a.object(&doc)
+	if err == nil && (doc.Running == nil || doc.Pending == nil) {
+		err = fmt.Errorf("%s: no queue: %w", a.url, errNotComfy)
+	}
+	if err != nil {
+		return queue{}, e.http.unusable(a, err)
+	}
+	return queue{running: doc.Running, pending: doc.Pending}, nil
+}
+
+func (q queue) find(id sidecar.PromptID) (sidecar.Sighting, bool) {
+	for _, raw := range q.running {
+		if idOf(items(raw)) == id {
+			return sidecar.Sighting{Place: sidecar.PlaceExecuting}, true
+		}
+	}
+	for _, raw := range q.pending {
+		if item := items(raw); idOf(item) == id {
+			return sidecar.Sighting{Place: sidecar.PlaceQueued, Position: q.before(item)}, true
+		}
+	}
+	return sidecar.Sighting{}, false
+}
+
+// before counts what runs ahead of a pending item. The list is a heap: its
+// order says nothing, the numbers do.
+func (q queue) before(item []json.RawMessage) int {
+	n := len(q.running)
+	for _, raw := range q.pending {
+		other := items(raw)
+		a, b := numberOf(other), numberOf(item)
+		if a < b || a == b && idOf(other) < idOf(item) {
+			n++
+		}
+	}
+	return n
+}
+
+func (q queue) ofRun(run sidecar.RunID) sidecar.PromptID {
+	if run == "" {
+		return ""
+	}
+	for _, raw := range append(append([]json.RawMessage{}, q.running...), q.pending...) {
+		if item := items(raw); runOf(item) == run {
+			return idOf(item)
+		}
+	}
+	return ""
+}
+
+func numberOf(item []json.RawMessage) float64 {
+	var n amount
+	if len(item) > 0 && json.Unmarshal(item[0], &n) != nil {
+		return 0
+	}
+	return float64(n)
+}
+
+func idOf(item []json.RawMessage) sidecar.PromptID {
+	if len(item) < 2 {
+		return ""
+	}
+	return sidecar.PromptID(text(item[1]))
+}
+
+func runOf(item []json.RawMessage) sidecar.RunID {
+	if len(item) < 4 {
+		return ""
+	}
+	return sidecar.RunID(text(members(item[3])["studio_run"]))
+}

@@ -1,0 +1,181 @@
+package comfy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// filesAtOnce bounds how many files of a run are looked at side by side.
+const filesAtOnce = 4
+
+// Results collects the declared outputs. Sizes that ComfyUI reports are kept,
+// others are read off the first bytes. What cannot be had, a size or a copy,
+// is left out with a line in the log; it does not spoil the run.
+func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Sighting) ([]sidecar.Result, error) {
+	collected := manifest.Collect(job.Outputs, seen.Outputs)
+	results := make([]sidecar.Result, len(collected))
+	c := &collection{e: e, prompt: job.Prompt, files: map[fileKey]*found{}}
+	for i, res := range collected {
+		results[i] = sidecar.Result{Result: res, Files: make([]sidecar.File, len(res.Artifacts))}
+		for _, a := range res.Artifacts {
+			c.want(res.Type, a)
+		}
+	}
+	if err := c.look(ctx); err != nil {
+		return nil, fmt.Errorf("results of prompt %s: %w", job.Prompt, err)
+	}
+	for i, res := range collected {
+		for k, a := range res.Artifacts {
+			results[i].Files[k] = c.file(res.Type, a)
+		}
+	}
+	return results, nil
+}
+
+// collection is the files of one run, each looked at once however often it is
+// named.
+type collection struct {
+	e      *Executor
+	prompt sidecar.PromptID
+	files  map[fileKey]*found
+	gone   atomic.Bool // ComfyUI stopped answering: no more questions
+}
+
+type fileKey struct{ name, subfolder, kind string }
+
+type found struct {
+	media string // what to measure: image, video, or nothing
+	sidecar.File
+}
+
+func keyOf(a manifest.Artifact) (fileKey, bool) {
+	if a.Filename == nil || *a.Filename == "" {
+		return fileKey{}, false
+	}
+	key := fileKey{name: *a.Filename, kind: "output"}
+	if a.Subfolder != nil {
+		key.subfolder = *a.Subfolder
+	}
+	if a.Type != nil && *a.Type != "" {
+		key.kind = *a.Type
+	}
+	return key, true
+}
+
+func (k fileKey) query(header http.Header) sidecar.FileQuery {
+	return sidecar.FileQuery{Filename: k.name, Subfolder: k.subfolder, Type: k.kind, Method: http.MethodGet, Header: header}
+}
+
+func (c *collection) want(outputType string, a manifest.Artifact) {
+	key, ok := keyOf(a)
+	if !ok {
+		return
+	}
+	f := c.files[key]
+	if f == nil {
+		f = &found{}
+		c.files[key] = f
+	}
+	media := manifest.Kind(outputType, key.name)
+	if _, _, reported := reportedSize(a.Raw); !reported && (media == "image" || media == "video") {
+		f.media = media
+	}
+}
+
+// file is what is known of an artifact in the end.
+func (c *collection) file(outputType string, a manifest.Artifact) sidecar.File {
+	key, ok := keyOf(a)
+	if !ok {
+		return sidecar.File{}
+	}
+	file := c.files[key].File
+	media := manifest.Kind(outputType, key.name)
+	if width, height, reported := reportedSize(a.Raw); reported && (media == "image" || media == "video") {
+		file.Width, file.Height = width, height
+	}
+	return file
+}
+
+func reportedSize(raw json.RawMessage) (width, height int, ok bool) {
+	var size struct {
+		Width  amount `json:"width"`
+		Height amount `json:"height"`
+	}
+	if !isObject(raw) || json.Unmarshal(raw, &size) != nil {
+		return 0, 0, false
+	}
+	width, height = int(size.Width), int(size.Height)
+	return width, height, width > 0 && height > 0
+}
+
+// look copies and measures. Its only error is the context's.
+func (c *collection) look(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(filesAtOnce)
+	for key, f := range c.files {
+		g.Go(func() error {
+			if c.localised(key) {
+				f.File = c.copy(ctx, key)
+			}
+			f.Width, f.Height = c.measure(ctx, key, f)
+			return ctx.Err()
+		})
+	}
+	return g.Wait()
+}
+
+func (c *collection) localised(key fileKey) bool {
+	if c.e.opts.Artifacts == nil {
+		return false
+	}
+	kind := strings.ToLower(key.kind)
+	return kind == "temp" || c.e.opts.Localise == LocaliseAll && kind == "output"
+}
+
+// copy streams a file to our own disk; the zero File leaves it with ComfyUI.
+func (c *collection) copy(ctx context.Context, key fileKey) sidecar.File {
+	content, err := c.e.Fetch(ctx, key.query(nil))
+	if err != nil {
+		c.complain("copy", key, err)
+		return sidecar.File{}
+	}
+	defer c.shut(content, key)
+	if content.Status != http.StatusOK {
+		c.complain("copy", key, fmt.Errorf("HTTP %d", content.Status))
+		return sidecar.File{}
+	}
+	made, err := c.e.opts.Artifacts.Add(string(c.prompt), key.name, content.Body)
+	if err != nil {
+		c.complain("copy", key, err)
+		return sidecar.File{}
+	}
+	return sidecar.File{Ref: made.Ref, ContentType: contentType(made.ContentType, content.Header)}
+}
+
+// contentType trusts the bytes; where they tell little, the backend.
+func contentType(sniffed string, header http.Header) string {
+	told := header.Get("Content-Type")
+	if told != "" && (sniffed == "application/octet-stream" || strings.HasPrefix(sniffed, "text/plain")) {
+		return told
+	}
+	return sniffed
+}
+
+func (c *collection) shut(content *sidecar.Content, key fileKey) {
+	if err := content.Body.Close(); err != nil {
+		c.e.opts.Logger.Debug("close file", "file", key.name, "err", err)
+	}
+}
+
+func (c *collection) complain(what string, key fileKey, err error) {
+	c.e.opts.Logger.Warn("could not "+what+" an output", "file", key.name, "type", key.kind, "prompt", c.prompt, "err", err)
+}

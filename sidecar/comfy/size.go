@@ -1,0 +1,145 @@
+package comfy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/gif"  // for image.DecodeConfig
+	_ "image/jpeg" // for image.DecodeConfig
+	_ "image/png"  // for image.DecodeConfig
+	"io"
+	"net/http"
+
+	_ "golang.org/x/image/bmp"  // for image.DecodeConfig
+	_ "golang.org/x/image/webp" // for image.DecodeConfig
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+const (
+	// headWindow is how much of a picture is asked for at a time. Nearly all
+	// tell their size in the first one; a JPEG may have its colour profile
+	// and previews in front.
+	headWindow = 64 << 10
+	// headLimit is after how many bytes a size stays unknown.
+	headLimit = 1 << 20
+)
+
+var errNoFile = errors.New("no such file")
+
+// measure finds the size of a picture or video; 0, 0 when it cannot.
+func (c *collection) measure(ctx context.Context, key fileKey, f *found) (width, height int) {
+	if f.media == "" || c.gone.Load() {
+		return 0, 0
+	}
+	var err error
+	switch {
+	case f.media == "video":
+		width, height, err = c.e.probe(ctx, key)
+	case f.Ref != "":
+		width, height, err = c.copiedSize(f.Ref)
+	default:
+		width, height, err = c.e.pictureSize(ctx, key)
+	}
+	if err == nil {
+		return width, height
+	}
+	if _, away := errors.AsType[*sidecar.UnreachableError](err); away {
+		c.gone.Store(true)
+	}
+	c.e.opts.Logger.Info("size of an output stays unknown", "file", key.name, "prompt", c.prompt, "err", err)
+	return 0, 0
+}
+
+func (c *collection) copiedSize(ref string) (width, height int, err error) {
+	file, err := c.e.opts.Artifacts.Open(ref)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return decodeSize(io.LimitReader(file, headLimit))
+}
+
+// pictureSize reads as much of the picture as its header takes.
+func (e *Executor) pictureSize(ctx context.Context, key fileKey) (width, height int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
+	defer cancel()
+	head := &head{ctx: ctx, e: e, key: key}
+	defer func() { err = errors.Join(err, head.Close()) }()
+	width, height, err = decodeSize(head)
+	if head.err != nil {
+		err = head.err // the decoders take it for an unknown format
+	}
+	return width, height, err
+}
+
+func decodeSize(src io.Reader) (width, height int, err error) {
+	config, _, err := image.DecodeConfig(src)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read picture header: %w", err)
+	}
+	if config.Width <= 0 || config.Height <= 0 {
+		return 0, 0, image.ErrFormat
+	}
+	return config.Width, config.Height, nil
+}
+
+// head reads the beginning of a file, one window after the other.
+type head struct {
+	ctx  context.Context // of one pictureSize
+	e    *Executor
+	key  fileKey
+	off  int64 // bytes read so far
+	end  int64 // where the open window ends
+	body io.ReadCloser
+	err  error // why nothing more can be had
+}
+
+func (h *head) Read(p []byte) (int, error) {
+	if h.off >= headLimit {
+		return 0, io.EOF
+	}
+	if h.body == nil && h.err == nil {
+		h.err = h.open()
+	}
+	if h.err != nil {
+		return 0, h.err
+	}
+	n, err := h.body.Read(p[:min(int64(len(p)), headLimit-h.off)])
+	h.off += int64(n)
+	if errors.Is(err, io.EOF) && h.off == h.end {
+		err = h.Close() // there may be more behind a full window
+	}
+	return n, err
+}
+
+func (h *head) open() error {
+	h.end = h.off + headWindow
+	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", h.off, h.end-1)}}
+	content, err := h.e.Fetch(h.ctx, h.key.query(header))
+	if err != nil {
+		return err
+	}
+	switch {
+	case content.Status == http.StatusPartialContent:
+		h.body = content.Body
+		return nil
+	case content.Status == http.StatusOK && h.off == 0:
+		h.end = -1 // the whole file: no window follows
+		h.body = content.Body
+		return nil
+	case content.Status == http.StatusRequestedRangeNotSatisfiable && h.off > 0:
+		return errors.Join(io.ErrUnexpectedEOF, content.Body.Close())
+	}
+	return errors.Join(fmt.Errorf("%w: HTTP %d", errNoFile, content.Status), content.Body.Close())
+}
+
+func (h *head) Close() error {
+	if h.body == nil {
+		return nil
+	}
+	err := h.body.Close()
+	h.body = nil
+	return err
+}

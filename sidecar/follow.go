@@ -1,0 +1,279 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// follower takes one run from its turn to its end. It is the only one that
+// hands the run over, and works step by step, so that no two calls about one
+// prompt race.
+type follower struct {
+	studio   *Studio
+	id       RunID
+	box      *mailbox
+	log      *slog.Logger
+	run      *Run // as last committed
+	job      Job
+	released bool
+}
+
+// follow returns when the run is finished, or when ctx ends.
+func (f *follower) follow(ctx context.Context) {
+	if !f.load(ctx) {
+		return
+	}
+	defer f.studio.live.forget(f.id)
+	if !f.run.Status.Terminal() && !f.run.Accepted {
+		f.handOver(ctx)
+	}
+	if !f.run.Status.Terminal() && f.run.Accepted {
+		f.attend(ctx)
+	}
+	f.release()
+	if f.run.Status.Terminal() && f.run.Phase != PhaseFinished {
+		f.settle(ctx)
+	}
+}
+
+// release gives the run's turn back, once. A cancelled run does so before
+// ComfyUI lets go of it, so that a node that does not stop blocks nobody.
+func (f *follower) release() {
+	if !f.released {
+		f.released = true
+		f.studio.queue.release()
+	}
+}
+
+func (f *follower) load(ctx context.Context) bool {
+	run, err := retry(ctx, f.log, "read run", func() (*Run, error) { return f.studio.store.Run(ctx, f.id) })
+	if err != nil {
+		return false
+	}
+	f.run = run
+	job, err := f.studio.jobOf(ctx, run)
+	if err != nil {
+		f.log.Error("cannot take up run", "err", err)
+		f.apply(ctx, Signal{Kind: SignalFailed, Failure: recoveryFailure(err)})
+		return false
+	}
+	f.job = job
+	if run.ContractRef == "" {
+		f.apply(ctx, Signal{Kind: SignalAdopted, Outputs: job.Outputs})
+	}
+	f.studio.boxes.address(job.Prompt, run.Scope, f.box)
+	return true
+}
+
+// apply commits signals and takes the run as it then is. It keeps trying while
+// the store cannot write: what was heard must not be forgotten.
+func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
+	run, err := retry(ctx, f.log, "commit signals", func() (*Run, error) {
+		return f.studio.apply(ctx, f.id, signals...)
+	})
+	if err != nil {
+		return false
+	}
+	f.run = run
+	return true
+}
+
+// apply moves a run by signals in one transaction and wakes who waits for it.
+func (s *Studio) apply(ctx context.Context, id RunID, signals ...Signal) (*Run, error) {
+	run, err := s.store.Update(ctx, id, func(r *Run) ([]Event, error) {
+		var events []Event
+		for _, sig := range signals {
+			events = append(events, r.Apply(sig, time.Now())...)
+		}
+		return events, nil
+	})
+	if err == nil {
+		s.decided.ring(id)
+	}
+	return run, err
+}
+
+// retry calls do until it works or ctx ends. A missing run is final.
+func retry(ctx context.Context, log *slog.Logger, what string, do func() (*Run, error)) (*Run, error) {
+	for pause := lookPause; ; pause = min(2*pause, lookPauseMax) {
+		run, err := do()
+		if err == nil || errors.Is(err, ErrNotFound) || ctx.Err() != nil {
+			return run, err
+		}
+		log.Error(what, "err", err)
+		if !sleep(ctx, pause) {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// sleep waits for d; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// attend follows an accepted run until it ends.
+func (f *follower) attend(ctx context.Context) {
+	beat := newHeartbeat(f.run.DueAt)
+	defer beat.stop()
+	for !f.run.Status.Terminal() {
+		look := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.box.ready:
+			look = f.read(ctx, beat)
+		case <-beat.timer.C:
+			look = true
+		}
+		if look && !f.run.Status.Terminal() {
+			f.look(ctx)
+			beat.looked()
+		}
+		if beat.overdue() && !f.run.Status.Terminal() {
+			f.apply(ctx, Signal{Kind: SignalTimedOut})
+		}
+		beat.reset()
+	}
+}
+
+// read takes the news in and says whether to look at once.
+func (f *follower) read(ctx context.Context, beat *heartbeat) (look bool) {
+	var signals []Signal
+	for _, n := range f.box.take() {
+		switch n.Kind {
+		case "": // poked: somebody changed the run
+			f.reread(ctx)
+		case NewsStarted:
+			signals = append(signals, Signal{Kind: SignalStarted})
+		case NewsCached:
+			signals = append(signals, Signal{Kind: SignalCached, Nodes: n.Nodes})
+		case NewsNode:
+			signals = append(signals, Signal{Kind: SignalNodeStarted, Node: n.Node})
+		case NewsNodeDone:
+			signals = append(signals, Signal{Kind: SignalNodeFinished, Node: n.Node})
+		case NewsEnding:
+			look = true
+			beat.hurry()
+		case NewsConnected:
+			look = true
+		case NewsQueue:
+			look = look || f.bell(beat)
+		}
+	}
+	if len(signals) > 0 {
+		f.apply(ctx, signals...)
+	}
+	return look
+}
+
+// bell: a run whose messages do not reach us takes any movement of the queue
+// for its bell, and a waiting one for a step forward. Looks are kept apart.
+func (f *follower) bell(beat *heartbeat) (look bool) {
+	if f.run.Phase == PhaseExecuting && f.studio.live.hears(f.id) {
+		return false
+	}
+	since := time.Since(beat.last)
+	if since >= bellPause {
+		return true
+	}
+	beat.within(bellPause - since)
+	return false
+}
+
+func (f *follower) reread(ctx context.Context) {
+	if run, err := f.studio.store.Run(ctx, f.id); err == nil {
+		f.run = run
+	} else {
+		f.log.Error("read run", "err", err)
+	}
+}
+
+// look asks where the prompt is and draws the consequence.
+func (f *follower) look(ctx context.Context) {
+	seen, err := f.studio.exec.Look(ctx, f.job)
+	if err != nil {
+		f.unreachable(ctx, err)
+		return
+	}
+	switch seen.Place {
+	case PlaceQueued:
+		f.studio.live.position(f.id, f.run.Scope, seen.Position)
+	case PlaceExecuting:
+		f.studio.live.position(f.id, f.run.Scope, -1)
+		f.apply(ctx, Signal{Kind: SignalStarted})
+	case PlaceDone:
+		f.collect(ctx, seen)
+	case PlaceFailed:
+		f.apply(ctx, Signal{Kind: SignalFailed, Failure: seen.Failure})
+	case PlaceStopped:
+		f.apply(ctx, Signal{Kind: SignalInterrupted})
+	case PlaceAbsent:
+		f.apply(ctx, Signal{Kind: SignalLost})
+	}
+}
+
+func (f *follower) collect(ctx context.Context, seen Sighting) {
+	if !f.apply(ctx, Signal{Kind: SignalCollecting}) || f.run.Status.Terminal() {
+		return
+	}
+	results, err := f.studio.exec.Results(ctx, f.job, seen)
+	if err != nil {
+		f.unreachable(ctx, err)
+		return
+	}
+	f.apply(ctx, Signal{Kind: SignalFinished, Results: results, AllCached: seen.AllCached})
+}
+
+// unreachable notes that the backend did not answer. The run is left as it
+// is: it is asked for again until the truth is known.
+func (f *follower) unreachable(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		f.log.Warn("backend does not answer", "err", err)
+	}
+}
+
+// settle makes sure that the backend lets go of a run that was cancelled.
+func (f *follower) settle(ctx context.Context) {
+	noted := false
+	for pause := lookPause; ; pause = min(2*pause, lookPauseMax) {
+		seen, err := f.find(ctx)
+		if err == nil && seen.Place != PlaceQueued && seen.Place != PlaceExecuting {
+			f.apply(ctx, Signal{Kind: SignalSettled})
+			return
+		}
+		if err == nil {
+			err = f.studio.exec.Cancel(ctx, f.job)
+		}
+		var refused *RefusedError
+		if errors.As(err, &refused) && !noted {
+			noted = f.apply(ctx, Signal{Kind: SignalCancelRefused, Failure: &refused.Failure})
+		}
+		if !f.pause(ctx, pause) {
+			return
+		}
+	}
+}
+
+// pause waits for news, at most d; false when ctx ended.
+func (f *follower) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.box.ready:
+		f.box.take()
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}

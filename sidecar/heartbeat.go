@@ -1,0 +1,48 @@
+package sidecar
+
+import "time"
+
+const (
+	// bellPause bounds how often movement of the queue makes a run look.
+	bellPause = 500 * time.Millisecond
+	// hurryPause is the first pause after the backend said that it is ending:
+	// history follows within milliseconds.
+	hurryPause = 10 * time.Millisecond
+	// dueSlack keeps a timer that fires a hair early from spinning.
+	dueSlack = time.Millisecond
+)
+
+// heartbeat decides when a silent run is looked at: after 100 ms, then ever
+// less often, and at once when its time is up.
+type heartbeat struct {
+	timer *time.Timer
+	pause time.Duration
+	due   time.Time
+	last  time.Time
+}
+
+func newHeartbeat(due time.Time) *heartbeat {
+	return &heartbeat{timer: time.NewTimer(lookPause), pause: lookPause, due: due}
+}
+
+func (b *heartbeat) stop() { b.timer.Stop() }
+
+func (b *heartbeat) hurry() { b.pause = hurryPause / 2 }
+
+// within makes the next look come within d.
+func (b *heartbeat) within(d time.Duration) { b.pause = min(b.pause, d) }
+
+func (b *heartbeat) looked() {
+	b.last = time.Now()
+	b.pause = min(2*b.pause, lookPauseMax)
+}
+
+func (b *heartbeat) overdue() bool { return !b.due.IsZero() && !time.Now().Before(b.due) }
+
+func (b *heartbeat) reset() {
+	wait := b.pause
+	if !b.due.IsZero() {
+		wait = max(min(wait, time.Until(b.due)), dueSlack)
+	}
+	b.timer.Reset(wait)
+}

@@ -1,0 +1,87 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+// recoveryError is a sentence for people about a run that cannot be taken up.
+type recoveryError string
+
+func (e recoveryError) Error() string { return string(e) }
+
+// jobOf is what the executor needs of a stored run.
+func (s *Studio) jobOf(ctx context.Context, run *Run) (Job, error) {
+	job := Job{Run: run.ID, Prompt: run.PromptID, Resumed: run.Attempt > 0}
+	if job.Prompt == "" {
+		job.Prompt = run.Prompt
+	}
+	if run.Status.Terminal() {
+		return job, nil // only to be dropped
+	}
+	outputs, err := s.launchedOutputs(ctx, run)
+	if err != nil {
+		return job, err
+	}
+	job.Outputs = outputs
+	if run.Graph != "" {
+		if job.Graph, err = s.store.Blob(ctx, run.Graph); err != nil {
+			return job, fmt.Errorf("read the graph of run %s: %w", run.ID, err)
+		}
+	}
+	if len(job.Graph) == 0 && !run.Accepted {
+		return job, recoveryError("Active run has no ComfyUI prompt id to recover.")
+	}
+	return job, nil
+}
+
+// launchedOutputs are the outputs of the contract as launched. A run that the
+// reference left behind has none stored: there today's contract has to do.
+func (s *Studio) launchedOutputs(ctx context.Context, run *Run) ([]manifest.Output, error) {
+	if run.ContractRef != "" {
+		data, err := s.store.Blob(ctx, run.ContractRef)
+		if err != nil {
+			return nil, fmt.Errorf("read the contract of run %s: %w", run.ID, err)
+		}
+		return decodeOutputs(data)
+	}
+	contract, err := s.catalog.Snapshot().Contract(run.Workflow, run.Contract)
+	if err != nil {
+		return nil, recoveryError(fmt.Sprintf("Cannot recover active run because contract '%s / %s' no longer exists.", run.Workflow, run.Contract))
+	}
+	return contract.Outputs, nil
+}
+
+func decodeOutputs(contract []byte) ([]manifest.Output, error) {
+	var doc struct {
+		Outputs []struct {
+			Name     string          `json:"name"`
+			Type     string          `json:"type"`
+			NodeID   json.RawMessage `json:"node_id"`
+			Selector string          `json:"selector"`
+		} `json:"outputs"`
+	}
+	if err := json.Unmarshal(contract, &doc); err != nil {
+		return nil, fmt.Errorf("decode stored contract: %w", err)
+	}
+	outputs := make([]manifest.Output, 0, len(doc.Outputs))
+	for _, o := range doc.Outputs {
+		outputs = append(outputs, manifest.Output{
+			Name: o.Name, Type: o.Type, NodeID: nodeText(o.NodeID), Selector: o.Selector,
+		})
+	}
+	return outputs, nil
+}
+
+// nodeText is a node id as graphs write it; contracts may hold it as a number.
+func nodeText(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return strings.TrimSpace(string(raw))
+}

@@ -1,0 +1,226 @@
+package sidecar
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+// LaunchRequest asks for a run of a contract.
+type LaunchRequest struct {
+	Session  Session
+	Workflow string
+	Contract string
+	Values   manifest.Values
+	// Limit ends the run as timed out when it takes longer; 0: the Studio's
+	// own limit.
+	Limit time.Duration
+}
+
+// Launch accepts a run: it is committed before anything else happens. Launch
+// then waits up to DecisionWait for the backend's yes or no, so that the run
+// it returns is running, or has failed with a reason, or still waits for its
+// turn. The run goes on whatever becomes of ctx. Errors are *Error: unknown
+// names and an unusable manifest store nothing.
+func (s *Studio) Launch(ctx context.Context, req LaunchRequest) (*Run, error) {
+	snap := s.catalog.Snapshot()
+	if err := snap.Usable(); err != nil {
+		return nil, manifestError(err)
+	}
+	contract, err := snap.Contract(req.Workflow, req.Contract)
+	var unknown *manifest.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return nil, &Error{Code: CodeBadRequest, Message: unknown.RunMessage(), Err: err}
+	case err != nil:
+		return nil, badRequest(err)
+	}
+	run, err := s.newRun(ctx, req, snap)
+	if err != nil {
+		return nil, err
+	}
+	values, err := resolveMedia(contract, req.Values)
+	if failure := buildFailure(manifest.Built{}, err); failure != nil {
+		return s.reject(ctx, run, failure)
+	}
+	run.Inputs = manifest.DisplayInputs(values)
+	built, err := snap.Build(contract, values)
+	if failure := buildFailure(built, err); failure != nil {
+		return s.reject(ctx, run, failure)
+	}
+	blobs, err := run.prepare(contract, built)
+	if err != nil {
+		return nil, err
+	}
+	return s.accept(ctx, run, blobs)
+}
+
+func (s *Studio) newRun(ctx context.Context, req LaunchRequest, snap *manifest.Snapshot) (*Run, error) {
+	id, err := newRunID()
+	if err != nil {
+		return nil, err
+	}
+	prompt, err := newPromptID()
+	if err != nil {
+		return nil, err
+	}
+	ref, err := json.Marshal(snap.Ref(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("encode environment_ref: %w", err)
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	limit := req.Limit
+	if limit <= 0 {
+		limit = s.runLimit
+	}
+	return &Run{
+		ID: id, Session: req.Session.ID, Scope: req.Session.Scope, Workflow: req.Workflow, Contract: req.Contract,
+		Status: StatusSubmitted, Inputs: manifest.DisplayInputs(req.Values), CreatedAt: now, UpdatedAt: now,
+		State: State{
+			Phase: PhaseSubmitting, Prompt: prompt, DueAt: now.Add(limit),
+			EnvironmentRef: ref, ManifestRevision: snap.Revision,
+		},
+	}, nil
+}
+
+// prepare fills in what is run: graph, contract and slots.
+func (r *Run) prepare(contract *manifest.Contract, built manifest.Built) ([]Blob, error) {
+	token, err := cacheToken()
+	if err != nil {
+		return nil, err
+	}
+	graph := built.Graph.StampPrefixes(built.Outputs, token).WithMeta().Bytes()
+	if r.Issues, err = json.Marshal(built.Issues); err != nil {
+		return nil, fmt.Errorf("encode issues: %w", err)
+	}
+	if len(built.Issues) == 0 {
+		r.Issues = nil
+	}
+	prompt, launched := NewBlob(graph), NewBlob(contract.JSON())
+	r.Graph, r.ContractRef, r.PromptDigest = prompt.Digest, launched.Digest, built.Digest
+	r.Result = receiptResult(r)
+	r.Slots = newSlots(r, built.Outputs)
+	return []Blob{prompt, launched}, nil
+}
+
+// cacheToken makes a run's file names its own, so that ComfyUI saves again
+// what it has computed before.
+func cacheToken() (string, error) {
+	var b [5]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", fmt.Errorf("draw a cache token: %w", err)
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+// buildFailure is why a graph could not be built from the values; nil when it
+// could.
+func buildFailure(built manifest.Built, err error) *Failure {
+	var fault *manifest.Fault
+	switch {
+	case errors.As(err, &fault):
+		return &Failure{Code: string(CodeBadRequest), Message: fault.Message, Hint: fault.Hint, Outcome: OutcomeRejected}
+	case err != nil:
+		return &Failure{Code: string(CodeBadRequest), Message: err.Error(), Outcome: OutcomeRejected}
+	case built.HasErrors():
+		return &Failure{
+			Code:    string(CodeInvalid),
+			Message: "Contract inputs could not be applied to the workflow prompt.",
+			Issues:  mustJSON(built.Issues),
+			Outcome: OutcomeRejected,
+		}
+	}
+	return nil
+}
+
+// reject stores a run that cannot be handed over.
+func (s *Studio) reject(ctx context.Context, run *Run, f *Failure) (*Run, error) {
+	events := run.Apply(Signal{Kind: SignalFailed, Failure: f}, time.Now())
+	if err := s.create(ctx, run, events, nil); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob) (*Run, error) {
+	if err := s.create(ctx, run, run.born(), blobs); err != nil {
+		return nil, err
+	}
+	s.queue.push(run.Session, run.ID)
+	wait, stop := context.WithTimeout(ctx, DecisionWait)
+	defer stop()
+	return s.await(wait, run, func(r *Run) bool {
+		if r.Status.Terminal() || r.Accepted {
+			return true
+		}
+		_, waiting := s.queue.place(r.Session, r.ID)
+		return waiting && s.queue.full()
+	})
+}
+
+func (s *Studio) create(ctx context.Context, run *Run, events []Event, blobs []Blob) error {
+	if err := s.Remember(ctx, Session{ID: run.Session, Scope: run.Scope}); err != nil {
+		return err
+	}
+	// A caller that goes away must not leave it open whether its run exists.
+	if err := s.store.Create(context.WithoutCancel(ctx), run, events, blobs...); err != nil {
+		return storageError(err)
+	}
+	return nil
+}
+
+// born is the event of a run's creation.
+func (r *Run) born() []Event {
+	t := transition{run: r, now: r.CreatedAt}
+	for i := range r.Slots {
+		t.targets.slot(&r.Slots[i])
+	}
+	t.emit(EventRunStarted)
+	return t.events
+}
+
+// await reads the run whenever it moved until it is as wanted, or ctx ends; it
+// returns the run as it then is.
+func (s *Studio) await(ctx context.Context, run *Run, wanted func(*Run) bool) (*Run, error) {
+	for {
+		moved, filled := s.decided.wait(run.ID), s.queue.filled.Wait()
+		latest, err := s.store.Run(context.WithoutCancel(ctx), run.ID)
+		if err != nil {
+			return run, storageError(err)
+		}
+		if wanted(latest) {
+			return latest, nil
+		}
+		select {
+		case <-moved:
+		case <-filled:
+		case <-ctx.Done():
+			return latest, nil
+		}
+	}
+}
+
+// Wait returns the run when it has ended, or as it is when ctx ends first,
+// with ctx's error. It changes nothing.
+func (s *Studio) Wait(ctx context.Context, id RunID) (*Run, error) {
+	run, err := s.await(ctx, &Run{ID: id}, func(r *Run) bool { return r.Status.Terminal() })
+	if err == nil && !run.Status.Terminal() {
+		err = ctx.Err()
+	}
+	return run, err
+}
+
+// storageError is an *Error for what the store could not do.
+func storageError(err error) error {
+	var own *Error
+	if errors.As(err, &own) || errors.Is(err, ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &Error{Code: CodeInternal, Message: "The state database could not be used.", Err: err}
+}

@@ -1,0 +1,166 @@
+package sidecar
+
+import (
+	"slices"
+	"sync"
+)
+
+// queue holds the runs that wait for their turn and counts those that have
+// it. Sessions take turns, so that one who queues many does not keep the
+// others waiting.
+type queue struct {
+	bell   Bell // something waits, or a turn is free
+	filled Bell // the window became full
+	window int
+
+	mu       sync.Mutex
+	turns    []SessionID // sessions with waiting runs, the next one first
+	waiting  map[SessionID][]RunID
+	known    map[RunID]struct{} // waiting or in flight
+	inFlight int
+}
+
+// learn notes a run; false when it waits or is in flight already: a run that is
+// launched while those of an earlier life are taken up is met twice.
+func (q *queue) learn(id RunID) bool {
+	if _, known := q.known[id]; known {
+		return false
+	}
+	if q.known == nil {
+		q.known, q.waiting = map[RunID]struct{}{}, map[SessionID][]RunID{}
+	}
+	q.known[id] = struct{}{}
+	return true
+}
+
+func (q *queue) push(session SessionID, id RunID) {
+	q.mu.Lock()
+	if !q.learn(id) {
+		q.mu.Unlock()
+		return
+	}
+	if len(q.waiting[session]) == 0 {
+		q.turns = append(q.turns, session)
+	}
+	q.waiting[session] = append(q.waiting[session], id)
+	q.mu.Unlock()
+	q.bell.Ring()
+}
+
+// pop takes the next run and its place in the window; false when the window
+// is full or nothing waits.
+func (q *queue) pop() (RunID, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inFlight >= q.window || len(q.turns) == 0 {
+		return "", false
+	}
+	session := q.turns[0]
+	id := q.waiting[session][0]
+	q.drop(session, 0)
+	if len(q.waiting[session]) > 0 {
+		q.turns = append(q.turns[1:], session)
+	}
+	q.inFlight++
+	if q.inFlight >= q.window {
+		q.filled.Ring()
+	}
+	return id, true
+}
+
+// drop removes the i-th waiting run of session, and the session's turn when
+// it was the last.
+func (q *queue) drop(session SessionID, i int) {
+	rest := slices.Delete(q.waiting[session], i, i+1)
+	if len(rest) > 0 {
+		q.waiting[session] = rest
+		return
+	}
+	delete(q.waiting, session)
+	q.turns = slices.DeleteFunc(q.turns, func(s SessionID) bool { return s == session })
+}
+
+// remove takes a run out of the queue; false when it does not wait there.
+func (q *queue) remove(session SessionID, id RunID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting[session], id)
+	if i < 0 {
+		return false
+	}
+	q.drop(session, i)
+	delete(q.known, id)
+	return true
+}
+
+// take counts a run that has its turn already; false when it is known.
+func (q *queue) take(id RunID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.learn(id) {
+		return false
+	}
+	q.inFlight++
+	return true
+}
+
+// release gives the turn of a run back.
+func (q *queue) release() {
+	q.mu.Lock()
+	q.inFlight--
+	q.mu.Unlock()
+	q.bell.Ring()
+}
+
+// forget lets go of a run that nobody follows any more.
+func (q *queue) forget(id RunID) {
+	q.mu.Lock()
+	delete(q.known, id)
+	q.mu.Unlock()
+}
+
+// place is how many runs come before this one: those in flight, and of the
+// waiting ones those whose turn comes earlier. False when it does not wait.
+func (q *queue) place(session SessionID, id RunID) (int, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	row := slices.Index(q.waiting[session], id)
+	if row < 0 {
+		return 0, false
+	}
+	turn := slices.Index(q.turns, session)
+	before := q.inFlight
+	for t, other := range q.turns {
+		n := len(q.waiting[other])
+		if t < turn {
+			before += min(n, row+1)
+		} else {
+			before += min(n, row)
+		}
+	}
+	return before, true
+}
+
+// QueueState is how full the dispatcher is.
+type QueueState struct {
+	Window   int // places in the backend's queue
+	InFlight int // handed over and not ended
+	Waiting  int // accepted, waiting for their turn
+}
+
+// full reports whether a waiting run has to wait for another to end.
+func (q *queue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inFlight >= q.window
+}
+
+func (q *queue) state() QueueState {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	st := QueueState{Window: q.window, InFlight: q.inFlight}
+	for _, ids := range q.waiting {
+		st.Waiting += len(ids)
+	}
+	return st
+}

@@ -1,0 +1,79 @@
+package sidecar
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestQueue(t *testing.T) {
+	drain := func(q *queue) (order []RunID) {
+		for {
+			id, ok := q.pop()
+			if !ok {
+				return order
+			}
+			order = append(order, id)
+			q.release()
+		}
+	}
+	t.Run("sessions take turns", func(t *testing.T) {
+		q := queue{window: 1}
+		for _, id := range []RunID{"a1", "a2", "a3"} {
+			q.push("a", id)
+		}
+		q.push("b", "b1")
+		q.push("c", "c1")
+		if diff := cmp.Diff([]RunID{"a1", "b1", "c1", "a2", "a3"}, drain(&q)); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("the window bounds what is in flight", func(t *testing.T) {
+		q := queue{window: 2}
+		for _, id := range []RunID{"1", "2", "3"} {
+			q.push("a", id)
+		}
+		q.pop()
+		q.pop()
+		if id, ok := q.pop(); ok {
+			t.Errorf("%s went out beyond the window", id)
+		}
+		q.release()
+		if id, _ := q.pop(); id != "3" {
+			t.Errorf("got %q", id)
+		}
+	})
+	t.Run("a removed run does not come out", func(t *testing.T) {
+		q := queue{window: 9}
+		q.push("a", "a1")
+		q.push("b", "b1")
+		if !q.remove("a", "a1") || q.remove("a", "a1") {
+			t.Error("remove does not say what it did")
+		}
+		if diff := cmp.Diff([]RunID{"b1"}, drain(&q)); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a place is how many come out before", func(t *testing.T) {
+		rapid.Check(t, func(t *rapid.T) {
+			q := queue{window: 1}
+			owner := map[RunID]SessionID{}
+			for i := range rapid.IntRange(1, 20).Draw(t, "runs") {
+				session := SessionID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "session"))
+				id := RunID([]byte{'r', byte('a' + i)})
+				owner[id] = session
+				q.push(session, id)
+			}
+			places := map[RunID]int{}
+			for id, session := range owner {
+				places[id], _ = q.place(session, id)
+			}
+			for i, id := range drain(&q) {
+				if places[id] != i {
+					t.Fatalf("%s came out as number %d, its place was %d", id, i, places[id])
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,102 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Lookup reads a scope's run with its slots, items and node runs. An unknown
+// one is an *Error with CodeNotFound.
+func (s *Studio) Lookup(ctx context.Context, scope Scope, id RunID) (*Run, error) {
+	run, err := s.store.Run(ctx, id)
+	if errors.Is(err, ErrNotFound) || err == nil && run.Scope != scope {
+		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+	}
+	if err != nil {
+		return nil, storageError(err)
+	}
+	return run, nil
+}
+
+// Runs lists a scope's runs, newest first.
+func (s *Studio) Runs(ctx context.Context, filter RunFilter) (RunPage, error) {
+	page, err := s.store.Runs(ctx, filter)
+	if err != nil {
+		return page, storageError(err)
+	}
+	return page, nil
+}
+
+// QueuePlace is how many runs come before one that waits for its turn; false
+// when it does not wait.
+func (s *Studio) QueuePlace(run *Run) (int, bool) { return s.queue.place(run.Session, run.ID) }
+
+// Gallery lists a scope's gallery items, newest first.
+func (s *Studio) Gallery(ctx context.Context, filter ItemFilter) (ItemPage, error) {
+	page, err := s.store.Items(ctx, filter)
+	if err != nil {
+		return page, storageError(err)
+	}
+	return page, nil
+}
+
+// DeleteItem removes a gallery item; false when the scope has none of that id.
+func (s *Studio) DeleteItem(ctx context.Context, scope Scope, id ItemID) (bool, error) {
+	deleted, err := s.store.DeleteItem(context.WithoutCancel(ctx), scope, id)
+	if err != nil {
+		return false, storageError(err)
+	}
+	return deleted, nil
+}
+
+// Events lists committed events of a scope after a number, of one run when
+// run is not empty. ErrTrimmed when some of them are gone.
+func (s *Studio) Events(ctx context.Context, scope Scope, run RunID, after Seq, limit int) ([]Record, error) {
+	records, err := s.store.Events(ctx, scope, run, after, limit)
+	if err != nil && !errors.Is(err, ErrTrimmed) {
+		return nil, storageError(err)
+	}
+	return records, err
+}
+
+// Head is the number of the newest committed event.
+func (s *Studio) Head() Seq { return s.store.Head() }
+
+// Changed returns a channel that is closed when events were committed.
+func (s *Studio) Changed() <-chan struct{} { return s.store.Changed() }
+
+// Version grows with every committed change of what a scope shows.
+func (s *Studio) Version(scope Scope) int64 { return s.store.Version(scope) }
+
+// sessionSet remembers which sessions are stored, so that a read does not
+// write each time.
+type sessionSet struct {
+	mu    sync.Mutex
+	known map[Session]struct{}
+}
+
+// sessionsMax bounds the set; beyond it a session is merely written again.
+const sessionsMax = 100_000
+
+// Remember stores a session when it is new.
+func (s *Studio) Remember(ctx context.Context, session Session) error {
+	set := &s.sessions
+	set.mu.Lock()
+	_, known := set.known[session]
+	set.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := s.store.SaveSession(context.WithoutCancel(ctx), session); err != nil {
+		return storageError(err)
+	}
+	set.mu.Lock()
+	defer set.mu.Unlock()
+	if set.known == nil || len(set.known) >= sessionsMax {
+		set.known = map[Session]struct{}{}
+	}
+	set.known[session] = struct{}{}
+	return nil
+}

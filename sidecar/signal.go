@@ -1,0 +1,115 @@
+package sidecar
+
+import (
+	"encoding/json"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+// SignalKind says what a Signal tells of a run.
+type SignalKind string
+
+// The kinds of signals. Which of them move a run from where it is, is decided
+// by Run.Apply alone.
+const (
+	// SignalAdopted: the run was left behind by the reference, which keeps no
+	// slots of a run that is waited for. Outputs are those of its contract.
+	SignalAdopted SignalKind = "adopted"
+	// SignalHanding: the prompt is about to be handed over. Committed before
+	// the executor is asked.
+	SignalHanding SignalKind = "handing"
+	// SignalAccepted: the backend has the prompt. PromptID is the id that it
+	// keeps, Warnings what it dropped without harm.
+	SignalAccepted SignalKind = "accepted"
+	// SignalStarted: the prompt is being executed.
+	SignalStarted SignalKind = "started"
+	// SignalCached: Nodes need no execution.
+	SignalCached SignalKind = "cached"
+	// SignalNodeStarted and SignalNodeFinished tell of Node.
+	SignalNodeStarted  SignalKind = "node_started"
+	SignalNodeFinished SignalKind = "node_finished"
+	// SignalCollecting: execution ended well, outputs are being looked at.
+	SignalCollecting SignalKind = "collecting"
+	// SignalFinished: execution ended well with Results.
+	SignalFinished SignalKind = "finished"
+	// SignalFailed: the run cannot end well, for Failure's reason. A failure
+	// before acceptance leaves no slots, as with the reference.
+	SignalFailed SignalKind = "failed"
+	// SignalInterrupted: somebody stopped the prompt in the backend.
+	SignalInterrupted SignalKind = "interrupted"
+	// SignalLost: the backend had the prompt and no longer knows it.
+	SignalLost SignalKind = "lost"
+	// SignalTimedOut: the run's own limit passed.
+	SignalTimedOut SignalKind = "timed_out"
+	// SignalCancel: its owner does not want it any more.
+	SignalCancel SignalKind = "cancel"
+	// SignalCancelRefused: the backend did not take the cancel, for Failure's
+	// reason. It is tried again.
+	SignalCancelRefused SignalKind = "cancel_refused"
+	// SignalSettled: the backend no longer has the prompt of an ended run.
+	SignalSettled SignalKind = "settled"
+)
+
+// SignalKinds lists all kinds, for tests that must not miss one.
+var SignalKinds = []SignalKind{
+	SignalAdopted, SignalHanding, SignalAccepted, SignalStarted, SignalCached, SignalNodeStarted,
+	SignalNodeFinished, SignalCollecting, SignalFinished, SignalFailed, SignalInterrupted,
+	SignalLost, SignalTimedOut, SignalCancel, SignalCancelRefused, SignalSettled,
+}
+
+// Signal is news about a run. Only the fields that its kind names are set.
+type Signal struct {
+	Kind     SignalKind
+	PromptID PromptID
+	Outputs  []manifest.Output
+	Node     NodeRef
+	Nodes    []NodeRef
+	Results  []Result
+	Failure  *Failure
+	Warnings json.RawMessage
+	// AllCached is set with SignalFinished when nothing was computed.
+	AllCached bool
+}
+
+// NodeRef names a node in news about a run.
+type NodeRef struct {
+	ID     NodeID
+	Class  string
+	Title  string
+	Parent NodeID
+	Error  string
+}
+
+// Failure is why something did not go well. It becomes the body of an error
+// answer and the run's raw_result, in the reference's words.
+type Failure struct {
+	Code    string
+	Message string
+	Hint    string
+	Outcome Outcome
+	// Status, URL and Detail are what the backend answered, if it did.
+	Status int
+	URL    string
+	Detail json.RawMessage
+	// Issues are set when inputs could not be bound, a JSON array.
+	Issues json.RawMessage
+	// Proxy is set when the backend is another sidecar.
+	Proxy bool
+}
+
+// Result is one declared output with the files found for it.
+type Result struct {
+	manifest.Result
+	Files []File
+}
+
+// File is one artifact of a result, as it is shown. Exactly one File stands
+// for each of manifest.Result.Artifacts, in order.
+type File struct {
+	// Width and Height in pixels; 0 when unknown.
+	Width, Height int
+	// Ref names the copy on our own disk ("PROMPT/NAME"); empty: ComfyUI's.
+	Ref string
+	// ContentType of the copy.
+	ContentType string
+}

@@ -1,0 +1,184 @@
+package sqlite
+
+import (
+	"fmt"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// agree makes our tables agree with the reference's, where those changed
+// without us, before anybody else writes.
+func (w *writer) agree() error {
+	var head sidecar.Seq
+	if _, err := one(w.session, []any{&head}, "SELECT seq FROM sqlite_sequence WHERE name = 'events'"); err != nil {
+		return opening(w.path, err)
+	}
+	w.tail = newTail(head)
+	req := &request{change: agreeIn, done: make(chan struct{})}
+	w.settle([]*request{req})
+	if req.err != nil {
+		return req.err
+	}
+	var trimmed int64
+	if _, err := one(w.session, []any{&trimmed}, "SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'"); err != nil {
+		return opening(w.path, err)
+	}
+	w.trimmedTo.Store(trimmed)
+	return nil
+}
+
+func agreeIn(tx *Tx) error {
+	var opens, seen int64
+	_, err := one(tx, []any{&opens, &seen}, `
+		SELECT
+			(SELECT value FROM sidecar_meta WHERE key = 'foreign_opens'),
+			(SELECT value FROM sidecar_meta WHERE key = 'foreign_seen')`)
+	if err != nil {
+		return err
+	}
+	// What is finished cannot have been touched unless somebody opened the
+	// file; the rest is few, and looked at each time.
+	which := "s.phase <> 'finished'"
+	if opens != seen {
+		which = "TRUE"
+	}
+	if err := dropVanished(tx, which); err != nil {
+		return fmt.Errorf("forget runs that are gone: %w", err)
+	}
+	if err := followChanged(tx, which); err != nil {
+		return fmt.Errorf("follow runs that were changed: %w", err)
+	}
+	if err := adoptActive(tx); err != nil {
+		return fmt.Errorf("adopt runs: %w", err)
+	}
+	if opens == seen {
+		return nil
+	}
+	_, err = tx.Exec(`
+		UPDATE sidecar_meta
+		SET value = CASE key WHEN 'foreign_seen' THEN ? ELSE ? END
+		WHERE key IN ('foreign_seen', 'trimmed_to')`, opens, int64(tx.seq))
+	return err
+}
+
+func dropVanished(tx *Tx, which string) error {
+	var gone []string
+	rows, err := tx.query(`
+		SELECT s.run_id
+		FROM run_state AS s
+		WHERE ` + which + ` AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = s.run_id)`)
+	err = each(rows, err, func(row scanner) error {
+		var id string
+		err := row.Scan(&id)
+		gone = append(gone, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range gone {
+		for _, table := range []string{"node_runs", "events", "run_state"} {
+			if _, err := tx.Exec("DELETE FROM "+table+" WHERE run_id = ?", id); err != nil {
+				return err
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	_, err = tx.Exec("UPDATE sidecar_meta SET value = ? WHERE key = 'trimmed_to'", int64(tx.seq))
+	return err
+}
+
+// followChanged ends what the reference ended and takes up what it left
+// running. The events up to here tell of another past: they go.
+func followChanged(tx *Tx, which string) error {
+	changed, err := storedRuns(tx, runSelect+`
+		WHERE `+which+`
+			AND (r.updated_at <> s.row_updated_at
+				OR s.phase NOT IN ('cancelling', 'finished') AND r.status NOT IN ('submitted', 'running'))`)
+	if err != nil {
+		return err
+	}
+	for _, run := range changed {
+		before := stateRow(&run.Run, run.updated)
+		follow(&run.Run)
+		run.updated = run.rowUpdated
+		if err := tx.write(&stateTable, before, stateRow(&run.Run, run.updated)); err != nil {
+			return err
+		}
+		if err := trimBefore(tx, run.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func trimBefore(tx *Tx, id sidecar.RunID) error {
+	_, err := tx.Exec("UPDATE run_state SET retained_from = ?, base_hash = head_hash WHERE run_id = ?", int64(tx.seq)+1, string(id))
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec("DELETE FROM events WHERE run_id = ?", string(id)); err != nil {
+		return err
+	}
+	_, err = tx.Exec("UPDATE sidecar_meta SET value = ? WHERE key = 'trimmed_to'", int64(tx.seq))
+	return err
+}
+
+// adoptActive takes up what the reference left running.
+func adoptActive(tx *Tx) error {
+	left, err := storedRuns(tx, runSelect+`
+		WHERE r.status IN ('submitted', 'running') AND (s.run_id IS NULL OR s.phase = 'finished')`)
+	if err != nil {
+		return err
+	}
+	for _, run := range left {
+		var before []any
+		if run.hasState {
+			before = stateRow(&run.Run, run.updated)
+			follow(&run.Run)
+		}
+		if err := tx.write(&stateTable, before, stateRow(&run.Run, run.rowUpdated)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow moves our state of a run to where its columns are.
+func follow(r *sidecar.Run) {
+	theirs := derived(r)
+	r.Revision++
+	r.Phase, r.Outcome = theirs.Phase, theirs.Outcome
+	r.Prompt, r.Accepted = theirs.Prompt, theirs.Accepted
+	r.FinishedAt = theirs.FinishedAt
+	r.Attempt = max(r.Attempt, theirs.Attempt)
+	if r.Phase == sidecar.PhaseFinished {
+		r.Deleted = nil
+	}
+}
+
+// derived is the state of a run that only the reference's columns tell of.
+func derived(r *sidecar.Run) sidecar.State {
+	state := sidecar.State{Prompt: r.PromptID, Accepted: r.PromptID != ""}
+	if state.Accepted {
+		state.Attempt = 1
+	}
+	switch r.Status {
+	case sidecar.StatusSubmitted, sidecar.StatusRunning:
+		state.Phase = sidecar.PhaseSubmitting
+		if state.Accepted {
+			state.Phase = sidecar.PhaseQueued
+		}
+		return state
+	case sidecar.StatusCompleted:
+		state.Outcome = sidecar.OutcomeCompleted
+	case sidecar.StatusError:
+		state.Outcome = sidecar.OutcomeFailed
+	case sidecar.StatusCancelled:
+		state.Outcome = sidecar.OutcomeCancelled
+	}
+	state.Phase, state.FinishedAt = sidecar.PhaseFinished, r.UpdatedAt
+	return state
+}

@@ -1,0 +1,176 @@
+package sqlite
+
+import (
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// Cells are written as nil, string, int64 or []byte, so that two rows can be
+// compared by what would be stored.
+
+// nullable writes an empty text as NULL, as the reference keeps what is not
+// known.
+func nullable[T ~string](s T) any {
+	if s == "" {
+		return nil
+	}
+	return string(s)
+}
+
+// dimension writes an unknown width or height as NULL.
+func dimension(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return int64(n)
+}
+
+func document(raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return nil
+	}
+	return string(raw)
+}
+
+func object(raw json.RawMessage) any {
+	if len(raw) == 0 {
+		return "{}"
+	}
+	return string(raw)
+}
+
+func flag(b bool) any {
+	if b {
+		return int64(1)
+	}
+	return int64(0)
+}
+
+func blob(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+func sameCell(a, b any) bool {
+	x, xIsBlob := a.([]byte)
+	y, yIsBlob := b.([]byte)
+	if xIsBlob || yIsBlob {
+		return xIsBlob && yIsBlob && bytes.Equal(x, y)
+	}
+	return a == b
+}
+
+// textCell reads any cell as text. SQLite puts no type on a cell, and files
+// that others wrote are read for what they are worth.
+type textCell string
+
+// Scan implements [sql.Scanner].
+func (c *textCell) Scan(value any) error {
+	var text sql.NullString
+	err := text.Scan(value)
+	*c = textCell(text.String)
+	return err
+}
+
+// numberCell reads a number, and anything else as 0.
+type numberCell int64
+
+// Scan implements [sql.Scanner].
+func (c *numberCell) Scan(value any) error {
+	switch v := value.(type) {
+	case int64:
+		*c = numberCell(v)
+	case float64:
+		*c = numberCell(v)
+	default:
+		*c = 0
+	}
+	return nil
+}
+
+// objectOf reads a document that is always there: {} where the text is none.
+func objectOf(cell textCell) json.RawMessage {
+	if raw := jsonOf(string(cell)); raw != nil {
+		return raw
+	}
+	return json.RawMessage("{}")
+}
+
+// documentOf reads a document that may be absent: nil for null and for what is
+// no JSON.
+func documentOf(cell textCell) json.RawMessage {
+	raw := jsonOf(string(cell))
+	if string(bytes.TrimSpace(raw)) == "null" {
+		return nil
+	}
+	return raw
+}
+
+// jsonOf is text as JSON, or nil. The reference writes NaN and infinities as
+// Python does; they become null.
+func jsonOf(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	raw := []byte(text)
+	if json.Valid(raw) {
+		return raw
+	}
+	if raw = withoutOddNumbers(raw); json.Valid(raw) {
+		return raw
+	}
+	return nil
+}
+
+func withoutOddNumbers(raw []byte) []byte {
+	var out bytes.Buffer
+	inString := false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inString && c == '\\' && i+1 < len(raw):
+			out.WriteByte(c)
+			i++
+		case c == '"':
+			inString = !inString
+		case !inString:
+			if n := oddNumber(raw[i:]); n > 0 {
+				out.WriteString("null")
+				i += n - 1
+				continue
+			}
+		}
+		out.WriteByte(raw[i])
+	}
+	return out.Bytes()
+}
+
+func oddNumber(raw []byte) int {
+	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
+		if bytes.HasPrefix(raw, []byte(word)) {
+			return len(word)
+		}
+	}
+	return 0
+}
+
+// timeOf reads a time as we and the reference write it, and as near as can be
+// what others wrote. The zero time stands for a text that is none; it is not
+// written back, since only cells that changed are.
+func timeOf[T ~string](cell T) time.Time {
+	text := string(cell)
+	if text == "" {
+		return time.Time{}
+	}
+	for _, layout := range []string{sidecar.TimeFormat, time.RFC3339Nano, time.DateTime, "2006-01-02T15:04:05"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
+}

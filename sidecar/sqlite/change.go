@@ -1,0 +1,249 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// clone copies what a change may change: everything but the documents, which
+// are replaced, never written into.
+func clone(r *sidecar.Run) *sidecar.Run {
+	c := *r
+	c.Slots = slices.Clone(r.Slots)
+	c.Items = slices.Clone(r.Items)
+	c.Nodes = slices.Clone(r.Nodes)
+	c.Deleted = slices.Clone(r.Deleted)
+	c.HeadHash = slices.Clone(r.HeadHash)
+	return &c
+}
+
+// Create adds a run with all that belongs to it, the events that tell of it
+// and the data that it refers to, in one transaction. A run that is there
+// already is ErrExists.
+func (s *Store) Create(ctx context.Context, run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.Blob) error {
+	own, told := clone(run), slices.Clone(events)
+	err := s.Do(ctx, func(tx *Tx) error { return tx.Create(own, told, blobs...) })
+	if err != nil {
+		return fmt.Errorf("create run %s: %w", run.ID, err)
+	}
+	return nil
+}
+
+// Create is Store.Create within a larger transaction. It does not change run.
+func (tx *Tx) Create(run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.Blob) error {
+	if run.ID == "" || run.Scope == "" || run.CreatedAt.IsZero() {
+		return errors.New("a run needs an id, a scope and a time of creation")
+	}
+	for _, b := range blobs {
+		if b.Digest != sidecar.DigestOf(b.Data) {
+			return fmt.Errorf("the data of blob %s does not fit its digest", b.Digest)
+		}
+	}
+	var known int64
+	if found, err := one(tx, []any{&known}, "SELECT 1 FROM runs WHERE run_id = ?", string(run.ID)); err != nil || found {
+		return errors.Join(err, exists(found))
+	}
+	for _, b := range blobs {
+		_, err := tx.Exec("INSERT INTO blobs (sha256, size, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+			string(b.Digest), int64(len(b.Data)), b.Data)
+		if err != nil {
+			return fmt.Errorf("keep blob %s: %w", b.Digest, err)
+		}
+	}
+	return tx.commitRun(nil, clone(run), events)
+}
+
+func exists(found bool) error {
+	if found {
+		return ErrExists
+	}
+	return nil
+}
+
+// Update changes a run by what change does to a fresh copy, in one
+// transaction with the events that change returns, and returns it as
+// committed. Without events, or with an error, nothing is written. change may
+// be called again; its last call counts. An unknown run is
+// [sidecar.ErrNotFound].
+func (s *Store) Update(ctx context.Context, id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Event, error)) (*sidecar.Run, error) {
+	var run *sidecar.Run
+	err := s.Do(ctx, func(tx *Tx) (err error) {
+		run, err = tx.Update(id, change)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// Update is Store.Update within a larger transaction.
+func (tx *Tx) Update(id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Event, error)) (*sidecar.Run, error) {
+	before, err := loadRun(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	after := clone(&before.Run)
+	events, err := change(after)
+	if err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		return &before.Run, nil
+	}
+	if after.ID != id || after.Scope != before.Scope {
+		return nil, fmt.Errorf("update run %s: a run keeps its id and its scope", id)
+	}
+	if err := tx.commitRun(before, after, events); err != nil {
+		return nil, fmt.Errorf("update run %s: %w", id, err)
+	}
+	sortItems(after.Items)
+	return after, nil
+}
+
+// Run reads a run with all that belongs to it, as this transaction sees it.
+func (tx *Tx) Run(id sidecar.RunID) (*sidecar.Run, error) {
+	run, err := loadRun(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &run.Run, nil
+}
+
+// commitRun writes a run and the events that tell of its change.
+func (tx *Tx) commitRun(before *storedRun, after *sidecar.Run, events []sidecar.Event) error {
+	heads := map[sidecar.RunID][]byte{after.ID: after.HeadHash}
+	if err := tx.chain(heads, events); err != nil {
+		return err
+	}
+	after.HeadHash = heads[after.ID]
+	delete(heads, after.ID)
+	if err := tx.save(before, after); err != nil {
+		return err
+	}
+	return tx.setHeads(heads)
+}
+
+// save writes what differs between two states of a run; before is nil for a
+// new one.
+func (tx *Tx) save(before *storedRun, after *sidecar.Run) error {
+	tx.Touch(after.Scope)
+	old := &sidecar.Run{}
+	updated := sidecar.FormatTime(after.UpdatedAt)
+	var oldRun, oldState []any
+	if before != nil {
+		old = &before.Run
+		oldRun = runRow(old)
+		if sidecar.FormatTime(old.UpdatedAt) == updated {
+			updated = before.rowUpdated
+		}
+		if before.hasState {
+			oldState = stateRow(old, before.updated)
+		}
+	}
+	if err := tx.write(&runTable, oldRun, runRow(after)); err != nil {
+		return err
+	}
+	if err := tx.write(&stateTable, oldState, stateRow(after, updated)); err != nil {
+		return err
+	}
+	if err := tx.saveSlots(old, after); err != nil {
+		return err
+	}
+	if err := tx.saveItems(old.Items, after.Items); err != nil {
+		return err
+	}
+	return tx.saveNodes(after.ID, old.Nodes, after.Nodes)
+}
+
+func (tx *Tx) saveSlots(before, after *sidecar.Run) error {
+	gone := map[sidecar.SlotID]*sidecar.Slot{}
+	for i := range before.Slots {
+		gone[before.Slots[i].ID] = &before.Slots[i]
+	}
+	for i := range after.Slots {
+		slot := &after.Slots[i]
+		var old []any
+		if known := gone[slot.ID]; known != nil {
+			old = slotRow(before, known)
+			delete(gone, slot.ID)
+		}
+		if err := tx.write(&slotTable, old, slotRow(after, slot)); err != nil {
+			return err
+		}
+	}
+	for _, slot := range gone {
+		if err := tx.write(&slotTable, slotRow(before, slot), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) saveItems(before, after []sidecar.Item) error {
+	gone := map[sidecar.ItemID]*sidecar.Item{}
+	for i := range before {
+		gone[before[i].ID] = &before[i]
+	}
+	for i := range after {
+		item := &after[i]
+		var old []any
+		if known := gone[item.ID]; known != nil {
+			old = itemRow(known)
+			delete(gone, item.ID)
+		}
+		if err := tx.write(&itemTable, old, itemRow(item)); err != nil {
+			return err
+		}
+	}
+	for _, item := range gone {
+		if err := tx.write(&itemTable, itemRow(item), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveNodes compares by place: node runs are only ever added and ended.
+func (tx *Tx) saveNodes(id sidecar.RunID, before, after []sidecar.NodeRun) error {
+	for i := range max(len(before), len(after)) {
+		var old, now []any
+		if i < len(before) {
+			if i < len(after) && before[i] == after[i] {
+				continue
+			}
+			old = nodeRow(id, i, &before[i])
+		}
+		if i < len(after) {
+			now = nodeRow(id, i, &after[i])
+		}
+		if err := tx.write(&nodeTable, old, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SaveSession remembers a session and the scope that it sees.
+func (s *Store) SaveSession(ctx context.Context, session sidecar.Session) error {
+	now := sidecar.FormatTime(time.Now())
+	err := s.Do(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(`
+			INSERT INTO sessions (session_id, scope_key, created_at, updated_at)
+			VALUES (?, ?, ?, ?)
+			ON CONFLICT (session_id) DO UPDATE SET
+				scope_key = excluded.scope_key,
+				updated_at = excluded.updated_at`,
+			string(session.ID), string(session.Scope), now, now)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("save session: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+)
+
+// The test binary is also the process that tests kill, starve or cut off. The
+// first variable says what it does, the second on which file.
+const (
+	childRole = "SQLITE_TEST_ROLE"
+	childPath = "SQLITE_TEST_PATH"
+)
+
+// child plays a role if there is one to play.
+func child() bool {
+	roles := map[string]func(*sqlite.Store) error{
+		"many":    writeMany,
+		"one":     writeOne,
+		"starved": writeStarved,
+		"fsync":   writeUnsynced,
+	}
+	role := roles[os.Getenv(childRole)]
+	if role == nil {
+		return false
+	}
+	store, err := sqlite.Open(context.Background(), sqlite.Options{Path: os.Getenv(childPath)})
+	if err == nil {
+		err = errors.Join(role(store), store.Close())
+	}
+	if err != nil {
+		fmt.Println("error", err)
+	}
+	return true
+}
+
+// process is a child that a test started, and the lines that it writes.
+type process struct {
+	command *exec.Cmd
+	lines   *bufio.Scanner
+}
+
+// start runs the test binary in a role, below the words of prefix.
+func start(t *testing.T, role, path string, prefix ...string) *process {
+	t.Helper()
+	words := append(prefix, os.Args[0])
+	command := exec.Command(words[0], words[1:]...)
+	command.Env = append(os.Environ(), childRole+"="+role, childPath+"="+path)
+	command.Stderr = os.Stderr
+	out, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &process{command, bufio.NewScanner(out)}
+}
+
+// kill ends the child at once and returns what it had still written.
+func (p *process) kill(t *testing.T) (rest []string) {
+	t.Helper()
+	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	return p.rest(t)
+}
+
+func (p *process) rest(t *testing.T) (rest []string) {
+	t.Helper()
+	for p.lines.Scan() {
+		rest = append(rest, p.lines.Text())
+	}
+	var exit *exec.ExitError
+	if err := p.command.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return rest
+}
+
+// writeMany creates and moves runs from eight goroutines until it is killed.
+// Each line is an acknowledged change: a run and its revision.
+func writeMany(store *sqlite.Store) error {
+	ctx := context.Background()
+	var out sync.Mutex
+	var writers sync.WaitGroup
+	first := store.Head()
+	for w := range 8 {
+		writers.Go(func() {
+			for n := int(first) * 1000; ; n++ {
+				run := newRun(sidecar.Scope(fmt.Sprintf("w%03d", w)), n)
+				if err := store.Create(ctx, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+					fmt.Println("error", err)
+					return
+				}
+				acknowledge(&out, run)
+				for _, sig := range []sidecar.Signal{{Kind: sidecar.SignalHanding}, accepted(), {Kind: sidecar.SignalFinished}} {
+					moved, err := store.Update(ctx, run.ID, func(r *sidecar.Run) ([]sidecar.Event, error) {
+						return r.Apply(sig, r.UpdatedAt), nil
+					})
+					if err != nil {
+						fmt.Println("error", err)
+						return
+					}
+					acknowledge(&out, moved)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	return nil
+}
+
+func acknowledge(out *sync.Mutex, run *sidecar.Run) {
+	out.Lock()
+	defer out.Unlock()
+	fmt.Println(run.ID, run.Revision)
+}
+
+// writeOne makes runs one after the other and tells the length of the log
+// after each.
+func writeOne(store *sqlite.Store) error {
+	for n := 1; ; n++ {
+		run := newRun("alice", n)
+		if err := store.Create(context.Background(), run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+			return err
+		}
+		info, err := os.Stat(store.Path() + "-wal")
+		if err != nil {
+			return err
+		}
+		fmt.Println(n, info.Size())
+	}
+}
+
+// writeStarved writes until a limit on the size of files stops it, reads all
+// the same, and goes on when the limit is lifted.
+func writeStarved(store *sqlite.Store) error {
+	signal.Ignore(syscall.SIGXFSZ)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	low := limit
+	low.Cur = 1 << 20
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &low); err != nil {
+		return err
+	}
+	made, err := fill(store, 1)
+	fmt.Println("made", made)
+	fmt.Println("refused", err)
+	page, err := store.Runs(context.Background(), sidecar.RunFilter{Scope: "alice", Limit: 1})
+	fmt.Println("read", len(page.Runs), err)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	return store.Create(context.Background(), newRun("alice", 1_000_000), nil)
+}
+
+// fill makes runs until one is refused, at most 10,000.
+func fill(store *sqlite.Store, from int) (made int, err error) {
+	for n := from; n < from+10_000; n++ {
+		run := newRun("alice", n)
+		run.Workflow = strings.Repeat("w", 2000)
+		if err := store.Create(context.Background(), run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+			return made, err
+		}
+		made++
+	}
+	return made, errors.New("nothing was refused")
+}
+
+// writeUnsynced writes below a tracer that makes one fsync fail.
+func writeUnsynced(store *sqlite.Store) error {
+	for n := 1; n <= 50; n++ {
+		run := newRun("alice", n)
+		err := store.Create(context.Background(), run, []sidecar.Event{told(run, sidecar.EventRunStarted)})
+		if err == nil {
+			fmt.Println("made", n)
+			continue
+		}
+		fmt.Println("refused", n, err)
+		again := store.Create(context.Background(), newRun("alice", 1000), nil)
+		fmt.Println("again", again == nil, store.Trouble() != nil)
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+// Package sqlite keeps runs, gallery and events in one SQLite file. It is the
+// one [sidecar.Store].
+//
+// The file is shared with the reference, comfygit-studio: its five tables are
+// as it makes them, and where they disagree with ours they win. Ours stand
+// beside them: run_state, node_runs, events, blobs, sidecar_meta.
+//
+// # Writing
+//
+// One goroutine writes. Store.Do hands it a function; what waits when it is
+// free becomes one transaction, a group, with one fsync for all. A function
+// may therefore run more than once before its call returns: a group is rolled
+// back and run again without the function that failed. It must be free of
+// effects of its own but for variables that it sets anew each time.
+//
+// An acknowledged change survives the end of the process and of the machine's
+// power (synchronous=FULL). A caller whose context ends stops waiting; its
+// change does not stop.
+//
+// A full disk fails the group that met it. Reading goes on, and writing again
+// as soon as there is space. A failed fsync leaves open what the disk holds:
+// nothing is written after it until the file is opened anew.
+//
+// # Reading
+//
+// A few connections of their own read, each a moment at a time. Pages are cut
+// by creation time and id, never by offset, and every query of a table that
+// grows is held to an index.
+//
+// # Events
+//
+// An event is numbered and chained to the one before it of the same run
+// within the transaction that makes it true. The newest are kept in memory,
+// encoded as they are sent. Verify walks the chains.
+//
+// # Files
+//
+// FILE.lock is locked while a Store is open, so that one process writes. A
+// file that is not ours, damaged or of a newer version is refused before
+// SQLite opens it. Before a migration changes a file that held something, a
+// copy is put beside it.
+package sqlite

@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+const (
+	// lockWait is how long a start waits for the one before it to end.
+	lockWait = 5 * time.Second
+	// lockPause is how often it looks; the kernel tells nobody.
+	lockPause = 50 * time.Millisecond
+)
+
+// errHeld means that another process, or another Store, holds the lock.
+var errHeld = errors.New("it is held")
+
+// fileLock is an advisory lock that the kernel frees when its holder dies.
+type fileLock struct {
+	file    *os.File
+	created bool
+}
+
+// tryLock takes the lock of path, or returns errHeld. The file that was locked
+// may have been removed meanwhile by whoever held it; then the next one is.
+func tryLock(path string) (*fileLock, error) {
+	for {
+		lock, err := openLock(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := lockFile(lock.file); err != nil {
+			return nil, errors.Join(err, lock.file.Close())
+		}
+		if lock.current(path) {
+			return lock, nil
+		}
+		if err := lock.file.Close(); err != nil {
+			return nil, fmt.Errorf("close %s: %w", path, err)
+		}
+	}
+}
+
+func openLock(path string) (*fileLock, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		return &fileLock{file: file, created: true}, nil
+	}
+	if !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("create the lock file: %w", err)
+	}
+	file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file: %w", err)
+	}
+	return &fileLock{file: file}, nil
+}
+
+func (l *fileLock) current(path string) bool {
+	mine, err := l.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(mine, there)
+}
+
+// sign writes who holds the lock, for the message of those who wait.
+func (l *fileLock) sign() error {
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// release frees the lock. The file stays: removing it could leave two holders.
+func (l *fileLock) release() error { return l.file.Close() }
+
+// discard frees a lock of something that turned out not to be ours, and takes
+// the file away if it was not there before.
+func (l *fileLock) discard() error {
+	if !l.created {
+		return l.release()
+	}
+	return errors.Join(os.Remove(l.file.Name()), l.release())
+}
+
+// waitLock takes the lock of a database, waiting for it as long as asked.
+func waitLock(ctx context.Context, database string, wait time.Duration) (*fileLock, error) {
+	path := database + ".lock"
+	deadline := time.Now().Add(wait)
+	for {
+		lock, err := tryLock(path)
+		if err == nil {
+			return lock, nil
+		}
+		if !errors.Is(err, errHeld) {
+			return nil, refusal(database, "its lock file cannot be used",
+				"Check that its folder exists and can be written to.", err)
+		}
+		if !time.Now().Before(deadline) {
+			return nil, heldError(database, path)
+		}
+		timer := time.NewTimer(min(lockPause, time.Until(deadline)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("wait for %s: %w", path, ctx.Err())
+		}
+	}
+}
+
+func heldError(database, path string) error {
+	holder := "another process"
+	if pid := holderOf(path); pid != "" {
+		holder = "process " + pid
+	}
+	return &sidecar.Error{
+		Code:    sidecar.CodeStorage,
+		Message: fmt.Sprintf("state database %s: %s is using it", database, holder),
+		Hint:    "Stop that process, or choose another file with --state-db.",
+		Err:     errHeld,
+	}
+}
+
+func holderOf(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, 32))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,27 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// lockFile locks a byte beyond the text, so that others can still read who
+// holds the lock.
+func lockFile(file *os.File) error {
+	at := &windows.Overlapped{Offset: 1 << 20}
+	err := windows.LockFileEx(windows.Handle(file.Fd()),
+		windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, at)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
+		return errHeld
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", file.Name(), err)
+	}
+	return nil
+}
+
+// syncFolder: folders cannot be synced here; the file system's journal does.
+func syncFolder(string) error { return nil }

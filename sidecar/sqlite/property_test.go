@@ -1,0 +1,104 @@
+package sqlite_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+)
+
+// anySignal draws news about a run, sensible or not.
+func anySignal(t *rapid.T) sidecar.Signal {
+	node := func(label string) sidecar.NodeRef {
+		return sidecar.NodeRef{ID: sidecar.NodeID(fmt.Sprint(rapid.IntRange(1, 5).Draw(t, label))), Class: "C", Title: "T"}
+	}
+	sig := sidecar.Signal{
+		Kind: rapid.SampledFrom(sidecar.SignalKinds).Draw(t, "kind"),
+		Node: node("node"), Nodes: []sidecar.NodeRef{node("first"), node("second")},
+		PromptID: "3d3a3a2e-6a3f-4c4e-9df0-1a2b3c4d5e6f",
+		Failure:  &sidecar.Failure{Code: "comfyui_execution_failed", Message: "m", Detail: []byte(`{"d":1}`)},
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "results") {
+		result := sidecar.Result{Result: manifest.Result{Name: fmt.Sprint(i), Type: "image", NodeID: "1"}}
+		for n := range rapid.IntRange(0, 3).Draw(t, "files") {
+			name := fmt.Sprintf("%d_%d.png", i, n)
+			result.Artifacts = append(result.Artifacts, manifest.Artifact{Filename: &name, Raw: []byte(`{"r":1.0}`)})
+			result.Files = append(result.Files, sidecar.File{Width: 3, Height: 4})
+		}
+		sig.Results = append(sig.Results, result)
+	}
+	return sig
+}
+
+// TestSnapshotsSurvive: whatever happens to runs, they read the same after a
+// new start, and as Update returned them.
+func TestSnapshotsSurvive(t *testing.T) {
+	ctx := context.Background()
+	rapid.Check(t, func(t *rapid.T) {
+		folder, err := os.MkdirTemp("", "snapshots")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(folder)
+		path := filepath.Join(folder, "state.db")
+		begin := func() *sqlite.Store {
+			store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store
+		}
+		store := begin()
+		defer func() { _ = store.Close() }()
+		want := map[sidecar.RunID]*sidecar.Run{}
+		for n := range 2 {
+			run := newRun("alice", n)
+			if err := store.Create(ctx, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range rapid.IntRange(0, 12).Draw(t, "signals") {
+				sig := anySignal(t)
+				moved, err := store.Update(ctx, run.ID, func(r *sidecar.Run) ([]sidecar.Event, error) {
+					return r.Apply(sig, birth.Add(time.Duration(i)*time.Minute)), nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want[run.ID] = moved
+				if len(moved.Items) > 0 && rapid.IntRange(0, 9).Draw(t, "delete") == 0 {
+					if ok, err := store.DeleteItem(ctx, "alice", moved.Items[0].ID); !ok || err != nil {
+						t.Fatal(ok, err)
+					}
+					if want[run.ID], err = store.Run(ctx, run.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		store = begin()
+		for id, run := range want {
+			got, err := store.Run(ctx, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmpDiff(run, got); d != "" {
+				t.Errorf("-before +after:\n%s", d)
+			}
+		}
+		report, err := store.Verify(ctx)
+		if err != nil || len(report.Faults) > 0 {
+			t.Errorf("got %+v, %v", report, err)
+		}
+	})
+}

@@ -1,0 +1,313 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+const (
+	// maxGroup bounds what one transaction takes: larger groups gain nothing
+	// and hold the others up.
+	maxGroup = 128
+	// maxReruns is how often a group is run again as a whole; then each
+	// function gets a transaction of its own.
+	maxReruns = 2
+	// probePause is how often the writer tries whether writing works again.
+	probePause = time.Second
+)
+
+// request is a function that waits for the writer.
+type request struct {
+	change func(*Tx) error
+	err    error
+	// settled is set when err holds whatever becomes of the group.
+	settled bool
+	done    chan struct{} // closed when err is final
+}
+
+// trouble is why writing does not work.
+type trouble struct {
+	err     *sidecar.Error
+	lasting bool
+}
+
+// Stats counts what the writer did since the file was opened.
+type Stats struct {
+	Calls        int64 // functions that Do took
+	Transactions int64 // that were committed for them
+	Rollbacks    int64
+}
+
+type counters struct{ calls, transactions, rollbacks atomic.Int64 }
+
+// Stats reads the writer's counters.
+func (s *Store) Stats() Stats {
+	return Stats{s.stats.calls.Load(), s.stats.transactions.Load(), s.stats.rollbacks.Load()}
+}
+
+// Trouble is why writing does not work just now, a *sidecar.Error; nil when it
+// does. The writer tries by itself, once a second, whether it works again.
+func (s *Store) Trouble() error {
+	if t := s.trouble.Load(); t != nil {
+		return t.err
+	}
+	return nil
+}
+
+// Do runs change in a transaction of the writer and returns when that is
+// durable. It is the only way to write. When ctx ends first, Do returns its
+// error, but the change goes on. change may be run again, with others, before
+// Do returns; an error of change, or a panic, undoes what it wrote and nothing
+// else. An error of the storage is a *sidecar.Error.
+func (s *Store) Do(ctx context.Context, change func(*Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	req := &request{change: change, done: make(chan struct{})}
+	if s.closed() {
+		return ErrClosed
+	}
+	select {
+	case s.queue <- req:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return ErrClosed
+	}
+	select {
+	case <-req.done:
+		return req.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writer owns the one connection that writes.
+type writer struct {
+	*Store
+	session *session
+}
+
+func (s *Store) newWriter(ctx context.Context) (*writer, error) {
+	session, err := openSession(ctx, s.writeDB)
+	if err != nil {
+		return nil, err
+	}
+	return &writer{Store: s, session: session}, nil
+}
+
+// loop takes what waits and commits it, until the store is closed.
+func (w *writer) loop() {
+	defer w.end()
+	for {
+		var probe <-chan time.Time
+		var timer *time.Timer
+		if t := w.trouble.Load(); t != nil && !t.lasting {
+			timer = time.NewTimer(probePause)
+			probe = timer.C
+		}
+		select {
+		case first := <-w.queue:
+			w.settle(w.gather(first))
+		case <-probe:
+			w.settle([]*request{{change: touchEpoch, done: make(chan struct{})}})
+		case <-w.closing:
+			return
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+func (w *writer) end() {
+	if w.session == nil {
+		return
+	}
+	if err := w.session.close(); err != nil {
+		w.log.Warn("the writer's connection was not closed cleanly", "error", err)
+	}
+}
+
+// touchEpoch writes a little, to see whether it can be.
+func touchEpoch(tx *Tx) error {
+	_, err := tx.Exec("UPDATE sidecar_meta SET value = value WHERE key = 'epoch'")
+	return err
+}
+
+// gather takes what waits just now; it waits for nobody.
+func (w *writer) gather(first *request) []*request {
+	group := []*request{first}
+	for len(group) < maxGroup {
+		select {
+		case req := <-w.queue:
+			group = append(group, req)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// settle commits a group and answers everybody in it.
+func (w *writer) settle(group []*request) {
+	w.stats.calls.Add(int64(len(group)))
+	waiting := group
+	for reruns := 0; len(waiting) > 0; reruns++ {
+		batch := waiting
+		if reruns >= maxReruns {
+			batch = waiting[:1]
+		}
+		failed := w.commit(batch)
+		if failed == nil {
+			waiting = waiting[len(batch):]
+			continue
+		}
+		waiting = remove(waiting, failed)
+	}
+	for _, req := range group {
+		close(req.done)
+	}
+}
+
+func remove(group []*request, req *request) []*request {
+	kept := make([]*request, 0, len(group))
+	for _, other := range group {
+		if other != req {
+			kept = append(kept, other)
+		}
+	}
+	return kept
+}
+
+// commit runs the functions of a group in one transaction. It returns the one
+// that has to leave before the others can run again; nil when all have their
+// answer.
+func (w *writer) commit(group []*request) *request {
+	if t := w.trouble.Load(); t != nil && t.lasting {
+		fail(group, t.err)
+		return nil
+	}
+	for _, req := range group {
+		req.err, req.settled = nil, false
+	}
+	tx, err := w.begin()
+	if err != nil {
+		w.fault(group, err)
+		return nil
+	}
+	for _, req := range group {
+		req.settled = !tx.wrote
+		if req.err = tx.run(req.change); req.err == nil {
+			continue
+		}
+		if tx.fault != nil {
+			w.rollback()
+			w.fault(group, tx.fault)
+			return nil
+		}
+		if tx.dirty {
+			w.rollback()
+			return req
+		}
+	}
+	if err := tx.finish(); err != nil {
+		w.rollback()
+		w.fault(group, err)
+		return nil
+	}
+	w.publish(tx)
+	return nil
+}
+
+func (w *writer) begin() (*Tx, error) {
+	if w.session == nil {
+		session, err := openSession(context.Background(), w.writeDB)
+		if err != nil {
+			return nil, err
+		}
+		w.session = session
+	}
+	if _, err := w.session.exec("BEGIN IMMEDIATE"); err != nil {
+		return nil, err
+	}
+	tx := &Tx{store: w.Store, session: w.session, seq: w.Head()}
+	if err := tx.checkEpoch(); err != nil {
+		w.rollback()
+		return nil, err
+	}
+	return tx, nil
+}
+
+// rollback undoes the transaction. SQLite has done so itself after some
+// errors; a connection of which that is not sure is replaced.
+func (w *writer) rollback() {
+	w.stats.rollbacks.Add(1)
+	if _, err := w.session.exec("ROLLBACK"); err == nil {
+		return
+	}
+	if err := w.session.close(); err != nil {
+		w.log.Warn("the writer's connection was not closed cleanly", "error", err)
+	}
+	w.session = nil
+}
+
+// publish tells of what has become true.
+func (w *writer) publish(tx *Tx) {
+	w.stats.transactions.Add(1)
+	if w.trouble.Swap(nil) != nil {
+		w.log.Info("the state database can be written again", "path", w.path)
+	}
+	w.tail.add(tx.records)
+	w.versions.bump(tx.scopes, tx.everybody)
+	if len(tx.records) > 0 {
+		w.bell.Ring()
+	}
+}
+
+// fault answers a group whose transaction met an error of the storage.
+func (w *writer) fault(group []*request, err error) {
+	var told *sidecar.Error
+	if !errors.As(err, &told) {
+		told = storageError(w.path, err)
+	}
+	state := &trouble{err: told, lasting: damageOf(err) == lasting || errors.Is(err, errFenced)}
+	if w.trouble.Swap(state) == nil {
+		w.log.Error("the state database cannot be written", "path", w.path, "error", err)
+	}
+	fail(group, told)
+}
+
+// fail gives a group's error to all whose own answer may have hung on what the
+// group had written.
+func fail(group []*request, err error) {
+	for _, req := range group {
+		if req.err == nil || !req.settled {
+			req.err = err
+		}
+	}
+}
+
+// run calls change and turns a panic into an error.
+func (tx *Tx) run(change func(*Tx) error) (err error) {
+	tx.dirty = false
+	defer func() {
+		if p := recover(); p != nil {
+			tx.store.log.Error("a change of the state database panicked", "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("change the state database: panic: %v", p)
+		}
+		if tx.fault == nil {
+			tx.note(err)
+		}
+		if tx.fault != nil {
+			err = tx.fault
+		}
+	}()
+	return change(tx)
+}

@@ -1,0 +1,153 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+const (
+	// DefaultWindow is how many prompts wait in ComfyUI's queue at once: enough
+	// that it never idles, few enough that turns between sessions stay fair.
+	DefaultWindow = 4
+	// DefaultRunLimit is how long a run may take, as in the reference.
+	DefaultRunLimit = 12 * time.Hour
+	// DecisionWait is how long Launch waits for the backend's yes or no.
+	DecisionWait = 10 * time.Second
+)
+
+// Options are what a Studio stands on. Catalog, Store and Executor are
+// required; the zero values of the others are the defaults.
+type Options struct {
+	Catalog  *manifest.Catalog
+	Store    Store
+	Executor Executor
+	Window   int
+	RunLimit time.Duration
+	Log      *slog.Logger
+}
+
+// Studio launches, follows, cancels and shows runs. Its methods may be called
+// from many goroutines; runs move while Run does.
+type Studio struct {
+	catalog  *manifest.Catalog
+	store    Store
+	exec     Executor
+	runLimit time.Duration
+	log      *slog.Logger
+
+	queue    queue
+	boxes    mailboxes
+	live     live
+	decided  bells
+	sessions sessionSet
+	health   healthState
+}
+
+// New makes a Studio. It starts nothing.
+func New(o Options) *Studio {
+	if o.Window <= 0 {
+		o.Window = DefaultWindow
+	}
+	if o.RunLimit <= 0 {
+		o.RunLimit = DefaultRunLimit
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, log: o.Log}
+	s.queue.window = o.Window
+	return s
+}
+
+// Run takes up the runs of an earlier life, then hands over, follows and ends
+// runs until ctx ends. It returns nil then; what is unfinished is left to the
+// next start.
+func (s *Studio) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.watch(ctx) })
+	g.Go(func() error { return s.tellHealth(ctx) })
+	g.Go(func() error { return s.dispatch(ctx, g) })
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("run studio: %w", err)
+	}
+	return nil
+}
+
+func (s *Studio) watch(ctx context.Context) error {
+	if err := s.exec.Watch(ctx, s.hear); err != nil {
+		return fmt.Errorf("watch the backend: %w", err)
+	}
+	return nil
+}
+
+// dispatch takes up what an earlier life left, then hands over waiting runs as
+// the window allows.
+func (s *Studio) dispatch(ctx context.Context, g *errgroup.Group) error {
+	if err := s.recover(ctx, g); err != nil {
+		return err
+	}
+	for {
+		wake := s.queue.bell.Wait()
+		for {
+			id, ok := s.queue.pop()
+			if !ok {
+				break
+			}
+			s.startFollowing(ctx, g, id)
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// recover takes up unfinished runs: those that may have been handed over are
+// followed, the others wait for their turn.
+func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
+	runs, err := s.store.Unfinished(ctx)
+	if err != nil {
+		return fmt.Errorf("read unfinished runs: %w", err)
+	}
+	for _, run := range runs {
+		switch {
+		case run.Phase == PhaseHeld:
+		case run.Attempt > 0 || run.Accepted || run.Status.Terminal():
+			if s.queue.take(run.ID) {
+				s.startFollowing(ctx, g, run.ID)
+			}
+		default:
+			s.queue.push(run.Session, run.ID)
+		}
+	}
+	if len(runs) > 0 {
+		s.log.Info("took up unfinished runs", "count", len(runs))
+	}
+	return nil
+}
+
+func (s *Studio) startFollowing(ctx context.Context, g *errgroup.Group, id RunID) {
+	box := s.boxes.open(id)
+	g.Go(func() error {
+		f := &follower{studio: s, id: id, box: box, log: s.log.With("run", id)}
+		f.follow(ctx)
+		f.release()
+		s.boxes.close(id)
+		s.queue.forget(id)
+		return nil
+	})
+}
+
+// Catalog is where contracts come from.
+func (s *Studio) Catalog() *manifest.Catalog { return s.catalog }
+
+// Executor is where runs go.
+func (s *Studio) Executor() Executor { return s.exec }

@@ -1,0 +1,78 @@
+// Requests to the server. Everything that is not a 2xx is thrown as an ApiError.
+
+import { api } from "./config.js";
+import { read, write } from "./json.js";
+import { t } from "./words.js";
+
+export class ApiError extends Error {
+  // status is 0 when no answer came.
+  constructor(status, body) {
+    super(body.message || t("error.status", { status }));
+    this.status = status;
+    this.code = body.error ?? body.status ?? "";
+    this.hint = body.hint ?? "";
+    this.issues = body.issues ?? [];
+    this.retryAfter = body.retryAfter;
+  }
+}
+
+const TIMEOUT = 30_000;
+
+export async function request(method, path, body, options = {}) {
+  let answer, text;
+  try {
+    answer = await fetch(api(path), {
+      method,
+      headers: body === undefined ? { Accept: "application/json" } : { Accept: "application/json", "Content-Type": "application/json" },
+      body: body === undefined ? undefined : write(body),
+      cache: "no-store",
+      signal: AbortSignal.timeout(TIMEOUT),
+      ...options,
+    });
+    text = await answer.text();
+  } catch {
+    throw new ApiError(0, { error: "unreachable", message: t("error.unreachable"), hint: t("error.unreachable.hint") });
+  }
+  const value = parsed(text);
+  if (answer.ok && value !== undefined) return value;
+  throw new ApiError(answer.status, { ...(value && typeof value === "object" ? value : {}), retryAfter: answer.headers.get("Retry-After") });
+}
+
+function parsed(text) {
+  try { return read(text); } catch { return undefined; }
+}
+
+const part = encodeURIComponent;
+
+export const health = () => request("GET", "health");
+export const contracts = () => request("GET", "contracts");
+export const activeRuns = () => request("GET", "runs?active=true");
+export const run = (id) => request("GET", `runs/${part(id)}`);
+export const launch = (c, inputs) => request("POST", `contracts/${part(c.workflow)}/${part(c.contract)}/run`, { inputs, wait: false });
+export const cancel = (id) => request("POST", `runs/${part(id)}/cancel`, {});
+export const gallery = (limit, cursor) => request("GET", `gallery?limit=${limit}` + (cursor ? `&cursor=${part(cursor)}` : ""));
+export const remove = (id, last) => request("DELETE", `gallery/${part(id)}`, undefined, last ? { keepalive: true } : {});
+export const prepareUpload = (file) => request("POST", "uploads/prepare", { filename: file.name, mime_type: file.type || "application/octet-stream", size: file.size });
+
+// preview fetches one preview picture as a Blob, or null when it is gone already.
+export async function preview(id, v) {
+  try {
+    const answer = await fetch(api(`runs/${part(id)}/preview?v=${v}`), { signal: AbortSignal.timeout(TIMEOUT) });
+    return answer.ok ? await answer.blob() : null;
+  } catch { return null; }
+}
+
+// upload sends the bytes and tells how many have left; it ends by itself when signal aborts.
+export function upload(file, prepared, onProgress, signal) {
+  return new Promise((done, fail) => {
+    const xhr = new XMLHttpRequest();
+    xhr.open("PUT", new URL(prepared.upload_url, api("")).href);
+    for (const [name, value] of Object.entries(prepared.headers ?? {})) xhr.setRequestHeader(name, value);
+    xhr.upload.onprogress = (e) => onProgress(e.loaded, e.total || file.size);
+    xhr.onload = () => xhr.status < 300 ? done(prepared.file_ref) : fail(new ApiError(xhr.status, parsed(xhr.responseText) ?? {}));
+    xhr.onerror = () => fail(new ApiError(0, { error: "unreachable", message: t("error.unreachable") }));
+    xhr.onabort = () => fail(new DOMException("stopped", "AbortError"));
+    signal.addEventListener("abort", () => xhr.abort());
+    xhr.send(file);
+  });
+}

@@ -1,0 +1,122 @@
+import { launch } from "./actions.js";
+import { attr, h, icon, iconButton, part, text } from "./dom.js";
+import { StudioElement } from "./element.js";
+import { form } from "./form.js";
+import { wholeSpan } from "./format.js";
+import { previewOf } from "./previews.js";
+import { contractKey, isRunning, left, nodeName, percent, share, since, usual } from "./run.js";
+import { store } from "./store.js";
+import { refreshHealth } from "./stream.js";
+import { title } from "./value.js";
+import { t } from "./words.js";
+
+const MOST = 32;
+const isMac = /Mac|iP(hone|ad)/.test(navigator.platform);
+
+// The peek line, how many, Run, and a note: when it would start, or what is in the way.
+class RunBar extends StudioElement {
+  static topics = ["form", "current", "contracts", "health", "runs", "progress", "clock", "view"];
+  times = 1;
+
+  build() {
+    this.buildPeek();
+    this.output = h("output", { "aria-label": t("run.count") }, "1");
+    this.fewer = iconButton("minus", t("run.fewer"), () => this.count(-1));
+    this.more = iconButton("plus", t("run.more"), () => this.count(1));
+    this.label = h("span", null, t("run"));
+    this.button = h("button", { type: "button", class: "btn is-main", onclick: () => this.run() }, icon("play"), this.label, h("kbd", null, isMac ? "⌘ ↵" : "Ctrl ↵"));
+    this.wrong = h("p", { class: "note is-bad", role: "alert" });
+    this.noteWhen = h("span");
+    this.noteAhead = h("span");
+    this.note = h("p", { class: "note num" }, this.noteWhen, this.noteAhead);
+    this.append(this.peek, h("div", { class: "runbar" }, this.wrong,
+      h("div", { class: "go" }, h("div", { class: "times", role: "group", "aria-label": t("run.times") }, this.fewer, this.output, this.more), h("div", { class: "run" }, this.button)), this.note));
+  }
+  buildPeek() {
+    this.peekThread = h("span", { class: "thread" });
+    this.peekPic = h("img", { alt: "" });
+    this.peekBold = h("b", { class: "num" });
+    this.peekWords = h("span", { class: "muted txt num" });
+    this.peek = h("button", { type: "button", class: "peek", onclick: () => { store.wide = false; store.look({ follow: true }); store.setView("live"); } },
+      this.peekThread, this.peekPic, h("span", { class: "cut" }, this.peekBold, " ", this.peekWords), icon("right"));
+  }
+
+  count(by) {
+    this.times = Math.min(MOST, Math.max(1, this.times + by));
+    text(this.output, String(this.times));
+  }
+  // what went wrong belongs to the contract it went wrong with
+  get problem() { return this.trouble?.of === store.current ? this.trouble.words : ""; }
+  set problem(words) { this.trouble = { of: store.current, words }; }
+  get canRun() { return store.contract() !== undefined && !this.sending; }
+
+  async run() {
+    if (!this.canRun) return;
+    this.problem = "";
+    if (!form.check()) return this.lookAtFault();
+    this.sending = true;
+    this.render();
+    try {
+      if (store.away) await refreshHealth();
+      if (store.away) this.problem = t("run.away");
+      else await launch(this.times);
+    } catch (e) {
+      this.refused(e);
+    }
+    this.sending = false;
+    this.render();
+  }
+  refused(e) {
+    const rest = form.refuse(e.issues ?? []);
+    if (form.faulty.length) this.lookAtFault();
+    if (e.status === 429) this.problem = t("run.full");
+    else if (rest.length) this.problem = rest.map((i) => i.message).join(" ");
+    else if (!form.faulty.length) this.problem = [e.message, e.hint].filter(Boolean).join(" ");
+  }
+  lookAtFault() { document.querySelector("run-form").dispatchEvent(new Event("studio-look")); }
+
+  render() {
+    const { faulty } = form.contract ? form : { faulty: [] };
+    const words = [faulty.length && t("run.faults", { n: faulty.length, first: title(faulty[0]) }), this.problem].filter(Boolean).join(" ");
+    this.wrong.hidden = !words;
+    if (words !== this.said) {
+      this.said = words;
+      this.wrong.replaceChildren(icon("warn"), h("span", null, words));
+    }
+    text(this.label, t(this.sending ? "run.sending" : "run"));
+    attr(this.button, "disabled", store.contract() ? null : true);
+    attr(this.button, "aria-disabled", this.sending ? "true" : null);
+    this.renderNote(words !== "");
+    this.renderPeek();
+  }
+  renderNote(isWrong) {
+    const ahead = store.active.length, wait = this.wait();
+    this.note.hidden = isWrong || !store.contract();
+    text(this.noteWhen, store.away ? t("run.note.away") : !ahead ? t("run.note.now") : wait === null ? t("run.note.after", { n: ahead }) : t("run.note.soon", { span: wholeSpan(wait) }));
+    text(this.noteAhead, ahead && wait !== null && !store.away ? t("run.note.after", { n: ahead }) : "");
+  }
+  // wait is what the runs before may still take; null when one of them has no known pace.
+  wait() {
+    let ms = 0;
+    for (const run of store.active) {
+      const whole = usual(contractKey(run));
+      if (whole === null) return null;
+      ms += isRunning(run) ? Math.max(1000, whole - (Date.now() - since(run))) : whole;
+    }
+    return ms;
+  }
+  renderPeek() {
+    const [run] = store.active;
+    this.peek.hidden = !run || !isRunning(run);
+    if (this.peek.hidden) return;
+    const done = percent(run), url = previewOf(run.run_id), waiting = store.active.length - 1;
+    this.peekPic.hidden = !url;
+    if (url) attr(this.peekPic, "src", url);
+    text(this.peekBold, done === null ? t("state.running") : `${done} %`);
+    text(this.peekWords, [[nodeName(run), left(run, Date.now())].filter(Boolean).join(", "), waiting ? t("queue.waiting", { n: waiting }) : ""].filter(Boolean).join(" · "));
+    this.peekThread.classList.toggle("is-wait", done === null);
+    part(this.peekThread, share(run));
+  }
+}
+
+customElements.define("run-bar", RunBar);
