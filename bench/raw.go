@@ -63,14 +63,19 @@ func serveRaw(addr, path string, life io.Reader) error {
 
 // rawHandler answers each request target with its bytes.
 func rawHandler(bodies map[string]string) http.Handler {
+	// A text would reach the connection in small pieces.
+	whole := map[string][]byte{}
+	for target, body := range bodies {
+		whole[target] = []byte(body)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, ok := bodies[r.URL.RequestURI()]
+		body, ok := whole[r.URL.RequestURI()]
 		if !ok {
 			http.NotFound(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		io.WriteString(w, body) //nolint:errcheck // the client is gone
+		w.Write(body) //nolint:errcheck // the client is gone
 	})
 }

@@ -136,8 +136,8 @@ func (c *call) note(f *fault, status int, err error) {
 		level = slog.LevelWarn
 	}
 	attrs := []any{
-		"method", c.r.Method, "path", c.r.URL.Path, "status", status, "code", f.code,
-		"err", err, "request_id", c.id,
+		"method", c.r.Method, "path", c.r.URL.Path, "status", status, "code", f.code, "err", f,
+		"request_id", c.id,
 	}
 	var p *panicked
 	if errors.As(err, &p) {

@@ -120,7 +120,7 @@ func (c *call) ownPage(source []byte, environment string) []byte {
 	t.str("version", c.opts.Version)
 	t.close('}')
 	page := bytes.ReplaceAll(source, []byte("__STUDIO_CONFIG__"), []byte(html.EscapeString(string(t.b))))
-	return bytes.ReplaceAll(page, []byte("__STUDIO_BASE__"), []byte(c.uiPrefix+"/assets/"+versionMark+c.panel.version))
+	return bytes.ReplaceAll(page, []byte("__STUDIO_BASE__"), []byte(c.uiPrefix+"/assets/"+versionMark+c.panel.version+"/"))
 }
 
 // versionMark begins the segment of an address that names a version of our

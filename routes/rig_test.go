@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ type rig struct {
 	handler   *routes.Server
 	server    *httptest.Server
 	log       *lockedBuffer
+	trimmed   atomic.Bool // the store says that events are gone
 }
 
 const comfyURL = "http://comfy.invalid:8188"
@@ -58,7 +60,7 @@ func start(t testing.TB, change ...func(*routes.Options)) *rig {
 	t.Cleanup(func() { must(t, r.store.Close()) })
 	env, err := manifest.Locate(r.env)
 	must(t, err)
-	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: r.store, Executor: r.exec, Log: log})
+	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed}, Executor: r.exec, Log: log})
 	r.runStudio()
 	o := routes.Options{
 		Studio: r.studio, Artifacts: copies, ComfyURL: comfyURL, Loopback: true, Version: "1.2.3", Log: log, State: "local",
@@ -104,10 +106,29 @@ func (r *rig) runStudio() {
 	})
 }
 
+// trimming is a real store that can be told to have lost its events.
+type trimming struct {
+	*sqlite.Store
+	trimmed *atomic.Bool
+}
+
+func (s *trimming) Events(ctx context.Context, scope sidecar.Scope, run sidecar.RunID, after sidecar.Seq, limit int) ([]sidecar.Record, error) {
+	if s.trimmed.Load() {
+		return nil, sidecar.ErrTrimmed
+	}
+	return s.Store.Events(ctx, scope, run, after, limit)
+}
+
 // scripted is a real executor with single calls replaced.
 type scripted struct {
 	sidecar.Executor
-	fetch func(context.Context, sidecar.FileQuery) (*sidecar.Content, error)
+	fetch  func(context.Context, sidecar.FileQuery) (*sidecar.Content, error)
+	report atomic.Pointer[func(sidecar.News)] // tells the studio news
+}
+
+func (s *scripted) Watch(ctx context.Context, report func(sidecar.News)) error {
+	s.report.Store(&report)
+	return s.Executor.Watch(ctx, report)
 }
 
 func (s *scripted) Fetch(ctx context.Context, q sidecar.FileQuery) (*sidecar.Content, error) {

@@ -65,7 +65,7 @@ func (d *decoder) text(data []byte) {
 		Type loose           `json:"type"`
 		Data json.RawMessage `json:"data"`
 	}
-	if !isObject(data) || json.Unmarshal(data, &m) != nil || !isObject(m.Data) {
+	if !isObject(data) || decode(data, &m) != nil || !isObject(m.Data) {
 		return
 	}
 	if m.Type == "status" {

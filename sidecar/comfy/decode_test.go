@@ -65,6 +65,10 @@ func TestWatchDecodes(t *testing.T) {
 				{Kind: sidecar.NewsProgress, Progress: sidecar.Progress{Node: sidecar.NodeRef{ID: "4", Class: "Four", Title: "T"}, Value: 3, Max: 4, Total: 3}},
 			},
 		},
+		"numbers_that_are_none": {
+			[]string{`{"type":"progress","data":{"value":NaN,"max":Infinity,"node":"1",` + a + `}}`},
+			[]sidecar.News{{Kind: sidecar.NewsProgress, Progress: sidecar.Progress{Node: sidecar.NodeRef{ID: "1", Class: "One"}, Total: 3}}},
+		},
 		"a_blocked_branch_is_no_ending": {
 			[]string{`{"type":"execution_error","data":{"node_id":"4","exception_type":"ExecutionBlocked","exception_message":"Execution Blocked: no",` + a + `}}`},
 			[]sidecar.News{{Kind: sidecar.NewsNodeDone, Node: sidecar.NodeRef{ID: "4", Class: "Four", Title: "T", Error: "Execution Blocked: no"}}},

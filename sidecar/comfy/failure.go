@@ -218,7 +218,7 @@ func (a answer) object(into any) error {
 	if !isObject(a.body) {
 		return fmt.Errorf("%s: %w", a.url, errNotComfy)
 	}
-	if err := json.Unmarshal(a.body, into); err != nil {
+	if err := decode(a.body, into); err != nil {
 		return fmt.Errorf("%s: %w: %w", a.url, errNotComfy, err)
 	}
 	return nil

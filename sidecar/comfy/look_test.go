@@ -219,6 +219,8 @@ func TestLookReadsRecords(t *testing.T) {
 			sidecar.Sighting{Place: sidecar.PlaceDone, Outputs: map[string]json.RawMessage{}, AllCached: true}},
 		"one_output_computed": {`{"prompt":[1,"x",{},{},["2","4"]],"status":{"status_str":"success","messages":[["execution_cached",{"nodes":["1","2"]}]]}}`,
 			sidecar.Sighting{Place: sidecar.PlaceDone, Outputs: map[string]json.RawMessage{}}},
+		"numbers_that_are_none": {`{"outputs":{"2":{"a":[NaN,-Infinity,Infinity,"NaN \"NaN"]}},"status":{"status_str":"success"}}`,
+			sidecar.Sighting{Place: sidecar.PlaceDone, Outputs: map[string]json.RawMessage{"2": json.RawMessage(`{"a":[null,null,null,"NaN \"NaN"]}`)}}},
 		"no_outputs_at_all": {`{"prompt":[1,"x",{},{},[]],"status":{"status_str":"success","messages":[["execution_cached",{"nodes":["1"]}]]}}`,
 			sidecar.Sighting{Place: sidecar.PlaceDone, Outputs: map[string]json.RawMessage{}}},
 	} {

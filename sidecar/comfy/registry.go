@@ -146,7 +146,11 @@ func (r *registry) ending(id sidecar.PromptID) {
 // nodesOf reads the nodes of a graph in API format.
 func nodesOf(graph json.RawMessage) map[sidecar.NodeID]sidecar.NodeRef {
 	nodes := map[sidecar.NodeID]sidecar.NodeRef{}
-	for id, raw := range members(graph) {
+	var all map[string]json.RawMessage
+	if decode(graph, &all) != nil {
+		return nodes // ComfyUI will say what is wrong with it
+	}
+	for id, raw := range all {
 		var node struct {
 			Class loose `json:"class_type"`
 			Meta  struct {

@@ -83,9 +83,23 @@ func TestSubmit(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a_graph_may_hold_what_only_python_calls_a_number", func(t *testing.T) {
+		bubble(t, comfyfake.Options{}, comfy.Options{}, func(r *rig) {
+			graph := strings.Replace(picture(5), `"color":5`, `"color":5,"odd":NaN,"text":"NaN \" -Infinity"`, 1)
+			defer r.fake.Fault(comfyfake.Fault{Kind: comfyfake.ActThenAnswer, Status: 200, Method: http.MethodPost, Route: "/prompt",
+				Header: http.Header{"Content-Type": {"application/json"}}, Body: `{"prompt_id":"x","node_errors":{"7":{"errors":[{"extra_info":{"received_value":NaN}}]}}}`})()
+			a := r.submit(job(promptA, graph))
+			if a.PromptID != "x" || string(a.Warnings) != `{"7":{"errors":[{"extra_info":{"received_value":null}}]}}` {
+				r.Errorf("%s %s", a.PromptID, a.Warnings)
+			}
+			if body := r.requests(http.MethodPost, "/prompt")[0].Body; !bytes.Contains(body, []byte(graph)) {
+				r.Errorf("graph was changed: %s", body)
+			}
+		})
+	})
 	t.Run("a_job_that_cannot_be_sent_is_told_before_anything_is", func(t *testing.T) {
 		bubble(t, comfyfake.Options{}, comfy.Options{}, func(r *rig) {
-			for _, j := range []sidecar.Job{job(promptA, `{"1":`), job("", picture(1))} {
+			for _, j := range []sidecar.Job{job(promptA, `[1]`), job(promptA, ``), job("", picture(1))} {
 				if _, err := r.exec.Submit(r.Context(), j); err == nil {
 					r.Error("no error")
 				}

@@ -74,6 +74,54 @@ func text(raw json.RawMessage) string {
 	return string(l)
 }
 
+// decode reads JSON as Python writes it: with NaN and infinities, which become
+// null.
+func decode(raw []byte, into any) error {
+	err := json.Unmarshal(raw, into)
+	if err == nil {
+		return nil
+	}
+	if mended := mend(raw); !bytes.Equal(mended, raw) {
+		return json.Unmarshal(mended, into)
+	}
+	return err
+}
+
+var pythonNumbers = [][]byte{[]byte("NaN"), []byte("Infinity"), []byte("-Infinity")}
+
+// mend replaces the numbers that are none, outside of texts.
+func mend(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for inText, i := false, 0; i < len(raw); i++ {
+		c := raw[i]
+		switch {
+		case inText && c == '\\' && i+1 < len(raw):
+			out = append(out, c)
+			i++
+			c = raw[i]
+		case c == '"':
+			inText = !inText
+		case !inText:
+			if n := pythonNumber(raw[i:]); n > 0 {
+				out = append(out, "null"...)
+				i += n - 1
+				continue
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func pythonNumber(raw []byte) int {
+	for _, word := range pythonNumbers {
+		if bytes.HasPrefix(raw, word) {
+			return len(word)
+		}
+	}
+	return 0
+}
+
 // eachMember visits the members of a JSON object in the order they are written
 // in, until visit returns false.
 func eachMember(raw json.RawMessage, visit func(name string, value json.RawMessage) bool) {

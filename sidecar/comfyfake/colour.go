@@ -47,6 +47,23 @@ func ramp(t float64, stops ...tint) rgb {
 	return tint{lerp(a.l, b.l, k), math.Hypot(x, y), math.Atan2(y, x) * 180 / math.Pi}.linear()
 }
 
+// gradient is a ramp that was worked out once.
+type gradient [1 << 10]rgb
+
+func newGradient(stops ...tint) *gradient {
+	var g gradient
+	for i := range g {
+		g[i] = ramp(float64(i)/float64(len(g)-1), stops...)
+	}
+	return &g
+}
+
+func (g *gradient) at(t float64) rgb {
+	x := clamp01(t) * float64(len(g)-1)
+	i := min(int(x), len(g)-2)
+	return mix(g[i], g[i+1], x-float64(i))
+}
+
 // shoulder bends bright values so that no highlight clips hard.
 func shoulder(x float64) float64 {
 	const knee = 0.72

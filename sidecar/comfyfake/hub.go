@@ -3,7 +3,10 @@ package comfyfake
 import (
 	"context"
 	"encoding/binary"
+	"maps"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coder/websocket"
 )
@@ -24,11 +27,11 @@ type hub struct {
 }
 
 type socket struct {
-	conn  *websocket.Conn
+	conn  atomic.Pointer[websocket.Conn] // nil until the handshake is answered
 	sid   string
 	muted bool
 
-	mu       sync.Mutex // held while a frame is written
+	mu       sync.Mutex // held during the handshake and while a frame is written
 	previews bool       // asked for preview metadata; guarded by hub.mu
 }
 
@@ -144,14 +147,15 @@ func (h *hub) write(s *socket, m message) {
 }
 
 func (h *hub) writeLocked(ctx context.Context, s *socket, m message) {
-	if s.muted {
+	conn := s.conn.Load()
+	if s.muted || conn == nil {
 		return
 	}
 	kind := websocket.MessageText
 	if m.binary {
 		kind = websocket.MessageBinary
 	}
-	if err := s.conn.Write(ctx, kind, m.data); err != nil {
+	if err := conn.Write(ctx, kind, m.data); err != nil {
 		h.p.s.opts.Log.Debug("socket write", "sid", s.sid, "err", err)
 	}
 }
@@ -164,15 +168,11 @@ func (h *hub) wantsPreviewData(to target) bool {
 	return !to.none && !to.odd && s != nil && s.previews
 }
 
-func (h *hub) add(s *socket) bool {
+func (h *hub) add(s *socket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.dead {
-		return false
-	}
 	h.registry[s.sid] = s
 	h.open[s] = struct{}{}
-	return true
 }
 
 func (h *hub) remove(s *socket) {
@@ -182,18 +182,25 @@ func (h *hub) remove(s *socket) {
 	delete(h.open, s)
 }
 
-// kill ends all sockets without a close frame.
+// kill ends all sockets without a close frame, and sends nothing from now on.
 func (h *hub) kill() {
 	h.mu.Lock()
 	h.dead = true
 	h.out, h.held = nil, nil
-	open := make([]*socket, 0, len(h.open))
-	for s := range h.open {
-		open = append(open, s)
-	}
+	h.mu.Unlock()
+	h.drop()
+}
+
+func (h *hub) drop() {
+	h.mu.Lock()
+	open := slices.Collect(maps.Keys(h.open))
 	h.mu.Unlock()
 	for _, s := range open {
-		if err := s.conn.CloseNow(); err != nil {
+		conn := s.conn.Load()
+		if conn == nil {
+			continue
+		}
+		if err := conn.CloseNow(); err != nil {
 			h.p.s.opts.Log.Debug("socket close", "sid", s.sid, "err", err)
 		}
 	}
@@ -201,17 +208,4 @@ func (h *hub) kill() {
 
 // DropSockets ends every open websocket without a close frame; the process
 // lives on.
-func (s *Server) DropSockets() {
-	h := s.current().hub
-	h.mu.Lock()
-	open := make([]*socket, 0, len(h.open))
-	for sock := range h.open {
-		open = append(open, sock)
-	}
-	h.mu.Unlock()
-	for _, sock := range open {
-		if err := sock.conn.CloseNow(); err != nil {
-			s.opts.Log.Debug("socket close", "sid", sock.sid, "err", err)
-		}
-	}
-}
+func (s *Server) DropSockets() { s.current().hub.drop() }

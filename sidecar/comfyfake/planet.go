@@ -4,16 +4,16 @@ import "math"
 
 // planet is a banded world with air and perhaps rings, before far clouds.
 type planet struct {
-	s          sky
-	n          noise
-	m          mood
-	cx, cy, r  float64
-	lx, ly, lz float64 // direction to its sun
-	tilt       float64
-	bands      float64
-	rings      bool
-	space      tint
-	px         float64 // a pixel, in radii
+	s                              sky
+	n                              noise
+	cx, cy, r                      float64
+	lx, ly, lz                     float64 // direction to its sun
+	tilt                           float64
+	bands                          float64
+	rings                          bool
+	air, light, space, cloud, dust rgb
+	body, disc                     *gradient
+	px                             float64 // a pixel, in radii
 }
 
 func paintPlanet(b brief, w, h int) *canvas {
@@ -22,11 +22,16 @@ func paintPlanet(b brief, w, h int) *canvas {
 	if n.unit(1, 1) < 0.5 {
 		side = -1
 	}
-	p := planet{s: newSky(b, 1), n: n, m: b.mood, r: lerp(0.27, 0.40, n.unit(2, 2)),
+	p := planet{s: newSky(b, 1), n: n, r: lerp(0.27, 0.40, n.unit(2, 2)),
 		cx: side * lerp(0.05, 0.3, n.unit(3, 3)), cy: lerp(0.46, 0.6, n.unit(4, 4)),
 		tilt: side * lerp(0.2, 0.5, n.unit(5, 5)), bands: lerp(2.2, 4.4, n.unit(6, 6)), rings: n.unit(7, 7) < 0.6}
 	p.lx, p.ly, p.lz = unit3(-side*lerp(0.6, 0.9, n.unit(8, 8)), -0.42, 0.42)
-	p.space = tint{0.13, 0.035, b.mood.top.h}
+	p.space = tint{0.13, 0.035, b.mood.top.h}.linear().times(0.55)
+	p.cloud = tint{0.36, b.mood.top.c * 1.1, b.mood.top.h}.linear()
+	p.dust = tint{0.50, b.mood.accent.c, b.mood.accent.h}.linear()
+	p.air, p.light = b.mood.accent.linear(), b.mood.light.linear()
+	p.body = newGradient(b.mood.shade, b.mood.accent, b.mood.lit, b.mood.horizon)
+	p.disc = newGradient(b.mood.lit, b.mood.horizon, b.mood.far)
 	p.px = 1 / (float64(h) * p.r)
 	c := newCanvas(w, h)
 	c.fill(float64(w)/float64(h), p.shade)
@@ -37,18 +42,17 @@ func (p planet) shade(x, y float64) rgb {
 	col := p.nebula(x, y)
 	dx, dy := (x-p.cx)/p.r, (y-p.cy)/p.r
 	d := math.Hypot(dx, dy)
-	air := p.m.accent.linear()
 	day := clamp01(0.35 + 0.8*(dx*p.lx+dy*p.ly)/math.Max(d, 1e-6))
 	ringCol, ringCover, front := p.ring(dx, dy)
 	if !front {
 		col = mix(col, ringCol, ringCover)
 	}
 	if d > 1 {
-		col = col.add(air.times(0.75 * day * math.Exp(-(d-1)*26)).add(air.times(0.16 * day * math.Exp(-(d-1)*6))))
+		col = col.add(p.air.times(0.75 * day * math.Exp(-(d-1)*26)).add(p.air.times(0.16 * day * math.Exp(-(d-1)*6))))
 	}
 	edge := smooth(1+p.px, 1-p.px, d)
 	if edge > 0 {
-		col = mix(col, p.surface(dx, dy, math.Min(d, 0.9999), air), edge)
+		col = mix(col, p.surface(dx, dy, math.Min(d, 0.9999)), edge)
 	}
 	if front {
 		col = mix(col, ringCol, ringCover)
@@ -62,15 +66,14 @@ func (p planet) nebula(x, y float64) rgb {
 	q := p.n.fbm(x*1.3, y*1.3, 4)
 	v := p.n.fbm(x*1.7+1.6*q+9, y*1.7+1.4*q, 5)
 	cloud := smooth(-0.15, 0.55, v+0.25*q)
-	far := p.space.linear()
-	col := mix(far.times(0.55), tint{0.36, p.m.top.c * 1.1, p.m.top.h}.linear(), 0.72*cloud)
+	col := mix(p.space, p.cloud, 0.72*cloud)
 	warm := smooth(0.1, 0.6, p.n.fbm(x*2.1-5, y*2.1+1.8*v, 4)+0.12)
-	col = mix(col, tint{0.50, p.m.accent.c, p.m.accent.h}.linear(), 0.34*warm*cloud)
+	col = mix(col, p.dust, 0.34*warm*cloud)
 	dust := 0.4 + 0.6*cloud
 	return col.add(p.s.starlight(x, y, 46, 0.97).times(dust)).add(p.s.starlight(x+3, y+3, 17, 0.985).times(1.6))
 }
 
-func (p planet) surface(dx, dy, d float64, air rgb) rgb {
+func (p planet) surface(dx, dy, d float64) rgb {
 	dz := math.Sqrt(1 - d*d)
 	co, si := math.Cos(p.tilt), math.Sin(p.tilt)
 	lon, lat := dx*co+dy*si, -dx*si+dy*co
@@ -79,15 +82,15 @@ func (p planet) surface(dx, dy, d float64, air rgb) rgb {
 	swirl := p.n.fbm(u*2.6+2.2*warp, lat*9+1.7*warp, 5)
 	band := 0.5 + 0.5*math.Sin(lat*p.bands*math.Pi+1.5*warp+0.8*swirl)
 	fine := p.n.fbm(u*3.1+swirl, lat*26+2.5*swirl, 4)
-	col := ramp(clamp01(band*0.86+0.16*fine+0.06), p.m.shade, p.m.accent, p.m.lit, p.m.horizon)
+	col := p.body.at(band*0.86 + 0.16*fine + 0.06)
 	col = col.times(1 + 0.16*fine)
 	facing := dx*p.lx + dy*p.ly + dz*p.lz
 	day := smooth(-0.16, 0.55, facing)
 	dusk := gauss(facing-0.04, 0.20)
 	col = col.times(0.02 + 1.12*day)
-	col = col.add(mix(air, p.m.light.linear(), 0.25).times(0.10 * dusk))
+	col = col.add(mix(p.air, p.light, 0.25).times(0.10 * dusk))
 	rim := math.Pow(1-dz, 3)
-	col = mix(col, air.times(1.15*day+0.02), 0.78*rim)
+	col = mix(col, p.air.times(1.15*day+0.02), 0.78*rim)
 	if p.rings {
 		col = col.times(1 - 0.5*p.shadow(dx, dy))
 	}
@@ -110,7 +113,7 @@ func (p planet) ring(dx, dy float64) (rgb, float64, bool) {
 	lines := 0.55 + 0.45*p.n.at(r*24, 3) + 0.22*p.n.at(r*71, 5)
 	gap := 1 - 0.92*gauss(r-1.86, 0.035)
 	cover := smooth(1.28, 1.36, r) * smooth(2.25, 2.12, r) * clamp01(lines) * gap * 0.82
-	col := ramp(clamp01((r-1.28)/0.97), p.m.lit, p.m.horizon, p.m.far)
+	col := p.disc.at((r - 1.28) / 0.97)
 	lit := 0.95
 	if b < 0 {
 		back := math.Hypot(dx+p.lx*0.6, dy+p.ly*0.6)

@@ -45,7 +45,7 @@ func (p sea) air(x, y, coast float64) rgb {
 	col := p.s.at(x, y, false)
 	if up < coast {
 		haze := smooth(0, 0.10, up)
-		land := mix(mix(p.shore, p.s.m.horizon.linear(), 0.45), p.shore, haze)
+		land := mix(mix(p.shore, p.s.low, 0.45), p.shore, haze)
 		land = land.times(1 + 0.22*p.n.fbm(x*16, y*40, 4))
 		return mix(land, col, smooth(coast-0.0015, coast+0.0005, up))
 	}
@@ -71,7 +71,7 @@ func (p sea) water(x, y, coast float64) rgb {
 	path := gauss(x-p.s.sunX+sx*0.42, 0.028+0.16*down+0.02)
 	spark := smooth(0.02, 0.5, sy+0.32*sx+0.10) * (0.5 + 0.9*calm)
 	col = col.add(p.s.light.times(path * (0.85*spark + 0.10)))
-	return mix(p.s.m.horizon.linear(), col, smooth(0, 0.028, down)*0.55+0.45)
+	return mix(p.s.low, col, smooth(0, 0.028, down)*0.55+0.45)
 }
 
 // slope sums waves of falling length, each bent by the longer ones.

@@ -12,6 +12,8 @@ type sky struct {
 	size               float64
 	cloud              float64
 	light, white, glow rgb
+	low                rgb // the colour at the horizon
+	air                *gradient
 }
 
 func newSky(b brief, horizon float64) sky {
@@ -19,7 +21,8 @@ func newSky(b brief, horizon float64) sky {
 	return sky{m: b.mood, n: n, horizon: horizon,
 		sunX: lerp(-0.42, 0.42, n.unit(5, 1)), sunY: horizon - lerp(0.07, 0.24, n.unit(6, 1)),
 		size: lerp(0.027, 0.045, n.unit(7, 1)), cloud: lerp(0.25, 0.7, n.unit(8, 1)),
-		light: b.mood.light.linear(), white: rgb{1, 1, 1}, glow: glowOf(b.mood)}
+		light: b.mood.light.linear(), white: rgb{1, 1, 1}, glow: glowOf(b.mood),
+		low: b.mood.horizon.linear(), air: newGradient(b.mood.top, b.mood.mid, b.mood.horizon)}
 }
 
 // glowOf is the light that the air scatters: weak and cool at night.
@@ -34,7 +37,7 @@ func glowOf(m mood) rgb {
 // reflections.
 func (s sky) at(x, y float64, soft bool) rgb {
 	t := clamp01(y / s.horizon)
-	c := ramp(math.Pow(t, 1.15), s.m.top, s.m.mid, s.m.horizon)
+	c := s.air.at(math.Pow(t, 1.15))
 	d := math.Hypot(x-s.sunX, y-s.sunY)
 	c = c.add(s.glow.times(0.30*math.Exp(-d*4.6) + 0.30*math.Exp(-d*15)))
 	c = s.clouds(c, x, y, d)
@@ -53,7 +56,7 @@ func (s sky) clouds(c rgb, x, y, d float64) rgb {
 	v := (s.horizon - y + 0.12) * 3.2
 	streak := s.n.fbm(x*1.3+3*s.n.at(x*0.7, v), v*3.6, 5)
 	cover := s.cloud * smooth(0.02, 0.45, streak) * smooth(0, 0.25, y+0.1)
-	bright := mix(s.m.horizon.linear(), s.light, 0.5*math.Exp(-d*2.2)).times(0.92 + 0.35*math.Exp(-d*4))
+	bright := mix(s.low, s.light, 0.5*math.Exp(-d*2.2)).times(0.92 + 0.35*math.Exp(-d*4))
 	return mix(c, bright, 0.6*cover)
 }
 

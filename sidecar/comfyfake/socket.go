@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
+	"strings"
 
 	"github.com/coder/websocket"
 )
@@ -12,39 +13,46 @@ import (
 // close the socket with 1009.
 const maxClientMessage = 4 << 20
 
+// handleSocket registers the socket before the handshake is answered: who has
+// a socket gets the messages of whatever it posts next.
 func (p *process) handleSocket(w http.ResponseWriter, r *http.Request, _ string) {
-	muted := p.s.faults.take(r, MuteSocket)
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
-	if err != nil {
-		p.s.opts.Log.Debug("socket handshake", "err", err)
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	sid := r.URL.Query().Get("clientId")
 	if sid == "" {
 		sid = randomHex(16)
 	}
-	conn.SetReadLimit(maxClientMessage)
-	s := &socket{conn: conn, sid: sid, muted: muted}
-	p.greet(s)
+	s := &socket{sid: sid, muted: p.s.faults.take(r, MuteSocket)}
+	defer p.hub.remove(s)
+	if !p.greet(w, r, s) {
+		return
+	}
 	p.listen(s)
-	p.hub.remove(s)
-	if err := conn.CloseNow(); err != nil {
+	if err := s.conn.Load().CloseNow(); err != nil {
 		p.s.opts.Log.Debug("socket close", "sid", sid, "err", err)
 	}
 }
 
-// greet registers the socket and sends what a new one gets before anything
-// else.
-func (p *process) greet(s *socket) {
+// greet answers the handshake and sends what a new socket gets before
+// anything else.
+func (p *process) greet(w http.ResponseWriter, r *http.Request, s *socket) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !p.hub.add(s) {
-		return
+	p.hub.add(s)
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		p.s.opts.Log.Debug("socket handshake", "err", err)
+		return false
 	}
+	conn.SetReadLimit(maxClientMessage)
+	s.conn.Store(conn)
 	p.first(s, "status", obj("status", p.execInfo(), "sid", s.sid))
 	if node := p.runningNode(s.sid); node != "" {
 		p.first(s, "executing", obj("node", node))
 	}
+	return true
 }
 
 func (p *process) first(s *socket, event string, data *object) {
@@ -55,7 +63,7 @@ func (p *process) first(s *socket, event string, data *object) {
 // object may carry feature flags.
 func (p *process) listen(s *socket) {
 	for first := true; ; {
-		kind, data, err := s.conn.Read(p.ctx)
+		kind, data, err := s.conn.Load().Read(p.ctx)
 		if err != nil {
 			return
 		}

@@ -43,7 +43,8 @@ func TestSocket(t *testing.T) {
 	})
 	t.Run("the_newest_of_an_id_gets_all_until_the_older_one_closes", func(t *testing.T) {
 		within(t, comfyfake.Options{}, func(g *rig) {
-			older, newer := g.dial("/ws?clientId=a"), g.dial("/ws?clientId=a")
+			older := g.dial("/ws?clientId=a")
+			newer := g.dial("/ws?clientId=a")
 			defer newer.CloseNow()
 			read(g.t, newer)
 			g.submit(idA, "a", saveGraph("x"))

@@ -1,0 +1,141 @@
+package routes_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/routes"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+)
+
+// idle is a backend that is asked nothing.
+type idle struct{ sidecar.Executor }
+
+// pipes is a listener whose connections hold nothing: a write waits for its
+// reader.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	close(p.done)
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial() net.Conn {
+	near, far := net.Pipe()
+	p.conns <- far
+	return near
+}
+
+// quiet is a server in a bubble, where nothing runs and time is the test's.
+type quiet struct {
+	store *sqlite.Store
+	dial  func() net.Conn
+}
+
+func startQuiet(t *testing.T) *quiet {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Ephemeral: true})
+	must(t, err)
+	env, err := manifest.Locate(environment(t))
+	must(t, err)
+	h, err := routes.New(routes.Options{Studio: sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: store, Executor: idle{}})})
+	must(t, err)
+	srv := routes.HTTPServer(h, nil)
+	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	t.Cleanup(func() {
+		must(t, srv.Shutdown(context.Background()))
+		if err := <-done; err != http.ErrServerClosed {
+			t.Error(err)
+		}
+		must(t, store.Close())
+	})
+	return &quiet{store, l.dial}
+}
+
+func (q *quiet) open(t *testing.T, path string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn := q.dial()
+	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
+	must(t, err)
+	return conn, bufio.NewReader(conn)
+}
+
+func TestSilentStreamBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := startQuiet(t)
+		conn, in := q.open(t, "/events")
+		defer func() { must(t, conn.Close()) }()
+		began, beats := time.Now(), 0
+		for beats < 3 {
+			line, err := in.ReadString('\n')
+			must(t, err)
+			if line == ":\n" {
+				beats++
+			}
+		}
+		if took := time.Since(began); took != 45*time.Second {
+			t.Errorf("three beats took %v", took)
+		}
+	})
+}
+
+func TestReaderThatIsStuckIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := startQuiet(t)
+		conn, in := q.open(t, "/events")
+		defer func() { must(t, conn.Close()) }()
+		for line := ""; !strings.HasPrefix(line, "id: "); {
+			var err error
+			line, err = in.ReadString('\n')
+			must(t, err)
+		}
+		// From here on nothing is read: the next beat cannot be delivered.
+		<-time.After(15*time.Second + 30*time.Second + time.Second)
+		must(t, conn.SetReadDeadline(time.Now().Add(time.Second)))
+		rest, err := io.ReadAll(in)
+		if err != nil {
+			t.Errorf("the connection is still open: %q %v", rest, err)
+		}
+	})
+}
+
+func TestBodyThatStopsComing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := startQuiet(t)
+		conn := q.dial()
+		defer func() { must(t, conn.Close()) }()
+		began := time.Now()
+		_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n{\"wa", runPath)
+		must(t, err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		if took := time.Since(began); err != nil || line != "HTTP/1.1 400 Bad Request\r\n" || took != 30*time.Second {
+			t.Errorf("%q %v after %v", line, err, took)
+		}
+	})
+}
