@@ -90,8 +90,9 @@ func TestWaitOnce_counts_from_the_result_in_history(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lag < late || lag > whole-length {
-			t.Errorf("lag %v of a call of %v, want at least %v, and the run's %v not counted", lag, whole, late, length)
+		// The news of the result may itself come a little late.
+		if lag < late/2 || lag > whole-length {
+			t.Errorf("lag %v of a call of %v, want about %v or more, and the run's %v not counted", lag, whole, late, length)
 		}
 	}
 }
@@ -208,8 +209,8 @@ func TestParse(t *testing.T) {
 		}
 	})
 	t.Run("all faults at once", func(t *testing.T) {
-		_, err := parse([]string{"-only", "speed", "-seconds", "0", "-state", "cloud", "-reference-mib", "0", "more"}, io.Discard)
-		for _, want := range []string{`"speed"`, "-seconds", "-state", "-reference-mib", `"more"`} {
+		_, err := parse([]string{"-only", "speed", "-seconds", "0", "-state", "cloud", "-limit", "0s", "-reference-mib", "0", "more"}, io.Discard)
+		for _, want := range []string{`"speed"`, "-seconds", "-state", "-limit", "-reference-mib", `"more"`} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s is not in %v", want, err)
 			}
@@ -233,5 +234,31 @@ func TestRun_wants_something_to_measure_and_leaves_nothing_behind(t *testing.T) 
 	left, err := os.ReadDir(tmp)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, error %v", left, err)
+	}
+}
+
+func TestMeasureAll_goes_on_after_a_group_that_fails(t *testing.T) {
+	broken := errors.New("no such server")
+	got := measureAll(t.Context(), &lab{say: t.Logf}, []group{
+		{"first", "one", func(context.Context, *lab) ([]row, error) { return []row{blank("first", "a", "", goal{})}, broken }},
+		{"second", "two", func(context.Context, *lab) ([]row, error) { return []row{blank("second", "b", "", goal{})}, nil }},
+	})
+	var names []string
+	for _, r := range got {
+		names = append(names, r.measure)
+	}
+	if diff := cmp.Diff([]string{"a", "one", "b"}, names); diff != "" || !errors.Is(got[1].err, broken) {
+		t.Errorf("error %v, rows (-want +got):\n%s", got[1].err, diff)
+	}
+}
+
+func TestMeasureAll_says_what_the_time_limit_left_out(t *testing.T) {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errLimit)
+	defer cancel()
+	untilLimit := func(ctx context.Context, _ *lab) ([]row, error) { <-ctx.Done(); return nil, ctx.Err() }
+	never := func(context.Context, *lab) ([]row, error) { t.Error("measured after the limit"); return nil, nil }
+	got := measureAll(ctx, &lab{say: t.Logf}, []group{{"first", "one", untilLimit}, {"second", "two", never}})
+	if len(got) != 2 || !errors.Is(got[0].err, errLimit) || !errors.Is(got[1].err, errLimit) {
+		t.Errorf("rows %v", got)
 	}
 }

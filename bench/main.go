@@ -59,6 +59,7 @@ type options struct {
 	json         string
 	state        string
 	seconds      float64
+	limit        time.Duration
 	referenceMiB int64
 	verbose      bool
 	check        bool
@@ -80,6 +81,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.json, "json", "", "also write the figures to this `file`")
 	f.StringVar(&o.state, "state", "local", "where both servers keep runs: local (on disk) or ephemeral")
 	f.Float64Var(&o.seconds, "seconds", 1.5, "how long each rate is measured")
+	f.DurationVar(&o.limit, "limit", 5*time.Minute, "how long all measuring may take; what is not measured by then fails")
 	f.Int64Var(&o.referenceMiB, "reference-mib", 256, "size in `MiB` of the output that the reference sends; it keeps all of it in memory")
 	f.BoolVar(&o.verbose, "v", false, "tell progress and show what the servers say")
 	f.BoolVar(&o.check, "check", false, "end with exit code 1 when a wanted value is missed")
@@ -96,6 +98,9 @@ func (o *options) settle(rest []string) error {
 	}
 	if o.seconds <= 0 || o.seconds > 60 {
 		faults = append(faults, fmt.Errorf("-seconds: %v is out of range; use more than 0 and at most 60", o.seconds))
+	}
+	if o.limit <= 0 {
+		faults = append(faults, fmt.Errorf("-limit: %v is not a time", o.limit))
 	}
 	if o.state != "local" && o.state != "ephemeral" {
 		faults = append(faults, fmt.Errorf("-state: %q is neither local nor ephemeral", o.state))
@@ -114,7 +119,15 @@ func (o *options) settle(rest []string) error {
 	return errors.Join(faults...)
 }
 
-var errMissed = errors.New("wanted values were missed")
+var (
+	errMissed      = errors.New("wanted values were missed")
+	errInterrupted = errors.New("interrupted")
+	errLimit       = errors.New("the time limit was reached")
+)
+
+// restTime is how old the environment's files must be when measuring begins: a
+// server may look twice at a file that changed just now.
+const restTime = 4 * time.Second
 
 // run measures what args ask for and prints the table. Everything that it
 // starts and writes is gone when it returns, except for the file of -json.
@@ -158,22 +171,41 @@ func (o options) measure(ctx context.Context, dir string, stderr io.Writer) (rep
 		return rep, err
 	}
 	defer func() { err = errors.Join(err, l.back.close()) }()
-	for _, g := range o.groups {
+	if err := pause(ctx, time.Until(start.Add(restTime))); err != nil {
+		return rep, errInterrupted
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, o.limit, errLimit)
+	defer cancel()
+	rep.rows = measureAll(limited, l, o.groups)
+	rep.took = time.Since(start)
+	if ctx.Err() != nil {
+		return rep, errInterrupted
+	}
+	return rep, nil
+}
+
+// measureAll measures group after group. One that fails has a row that says so
+// beside the rows that it finished; after the end of ctx all of them do.
+func measureAll(ctx context.Context, l *lab, groups []group) []row {
+	var all []row
+	for _, g := range groups {
 		l.say("%s: %s", g.name, g.about)
-		rows, err := g.measure(ctx, l)
-		if ctx.Err() != nil {
-			return rep, errors.New("interrupted")
+		var rows []row
+		err := context.Cause(ctx)
+		if err == nil {
+			if rows, err = g.measure(ctx, l); err != nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
 		}
-		rep.rows = append(rep.rows, rows...)
+		all = append(all, rows...)
 		if err != nil {
 			failed := blank(g.name, g.about, "", goal{})
 			failed.err = err
-			rep.rows = append(rep.rows, failed)
-			fmt.Fprintf(stderr, "bench: %s: %v\n", g.name, err)
+			all = append(all, failed)
+			l.say("%s: %v", g.name, err)
 		}
 	}
-	rep.took = time.Since(start)
-	return rep, nil
+	return all
 }
 
 // equip prepares the contenders and says what there is.
@@ -184,22 +216,30 @@ func (o options) equip(ctx context.Context, dir string, stderr io.Writer) (*lab,
 		mirror = stderr
 		l.say = func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) }
 	}
-	w, err := layWorkspace(ctx, dir)
-	if err != nil {
-		return nil, nil, err
+	// Each server has a workspace of its own: the reference's questions to git
+	// touch the repository, and the sidecar would have to look again.
+	spaces := map[role]workspace{}
+	for _, who := range []role{sidecarRole, referenceRole} {
+		w, err := layWorkspace(ctx, filepath.Join(dir, string(who)))
+		if err != nil {
+			return nil, nil, err
+		}
+		spaces[who] = w
 	}
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if o.sidecar == "none" {
 		note("Sidecar: not measured.")
 	} else {
-		if l.sidecar, err = newSidecar(ctx, dir, o.sidecar, w.envDir(), o.state, mirror); err != nil {
+		c, err := newSidecar(ctx, dir, o.sidecar, spaces[sidecarRole].envDir(), o.state, mirror)
+		if err != nil {
 			return nil, nil, err
 		}
+		l.sidecar = c
 		note("Sidecar: %s, state %s.", l.sidecar.version, o.state)
 	}
-	l.reference, err = o.findReference(ctx, dir, w, mirror)
-	switch {
+	reference, err := o.findReference(ctx, dir, spaces[referenceRole], mirror)
+	switch l.reference = reference; {
 	case errors.Is(err, errNoReference):
 		note("Reference: none (%v). Measured against raw copies alone.", firstLine(err.Error()))
 	case err != nil:

@@ -58,6 +58,10 @@ func (l *lab) viewSidecar(ctx context.Context, rows []row) error {
 	}
 	defer p.stop()
 	through, direct := viewRequest(p.addr, "/outputs/view", "big.bin"), viewRequest(l.back.addr, "/view", "big.bin")
+	// The first read of the file fills the page cache.
+	if _, err := fetch(ctx, l.back.addr, direct, true); err != nil {
+		return fmt.Errorf("directly: %w", err)
+	}
 	before, err := p.calm()
 	if err != nil {
 		return err
@@ -105,6 +109,9 @@ func (l *lab) firstBytes(ctx context.Context, out *row, addr string, through, di
 func (l *lab) viewReference(ctx context.Context, rows []row) error {
 	if err := l.back.bigFile("reference.bin", l.referenceMiB<<20); err != nil {
 		return err
+	}
+	if _, err := fetch(ctx, l.back.addr, viewRequest(l.back.addr, "/view", "reference.bin"), true); err != nil {
+		return fmt.Errorf("directly: %w", err)
 	}
 	p, err := l.start(ctx, l.reference)
 	if err != nil {

@@ -27,10 +27,10 @@ type workspace struct {
 func (w workspace) envDir() string { return filepath.Join(w.root, "environments", w.name) }
 func (w workspace) cec() string    { return filepath.Join(w.envDir(), ".cec") }
 
-// layWorkspace writes a workspace below dir. The environment is a git
+// layWorkspace writes a workspace into dir. The environment is a git
 // repository where there is a git, as ComfyGit's own are.
 func layWorkspace(ctx context.Context, dir string) (workspace, error) {
-	w := workspace{root: filepath.Join(dir, "workspace"), name: "bench"}
+	w := workspace{root: dir, name: "bench"}
 	files, err := fs.Sub(environmentFiles, "environment")
 	if err != nil {
 		return w, fmt.Errorf("open the environment: %w", err)

@@ -17,6 +17,9 @@ const (
 	// gitAge bounds how long an answer stands that no stamp contradicts: git
 	// also looks at files that are not stamped here.
 	gitAge = 5 * time.Second
+	// gitPause keeps questions apart while files have just changed and stamps
+	// prove nothing yet.
+	gitPause = 50 * time.Millisecond
 	// strayLimit is how many files beside the contracts are stamped.
 	strayLimit = 200
 )
@@ -70,7 +73,8 @@ type repository struct {
 	rounds rounds
 	dir    string
 	digest string // of the contracts when git was asked
-	stamps []stamp
+	paths  []string
+	stamps []stamp // of paths
 	asked  time.Time
 	commit string
 	dirty  *bool
@@ -85,18 +89,30 @@ func (r *repository) state(ctx context.Context, dir, digest string) (commit stri
 
 func (r *repository) refresh(ctx context.Context, dir, digest string) {
 	now := r.now()
-	stamps := gitStamps(dir)
-	settled := !slices.ContainsFunc(stamps, func(s stamp) bool { return s.recent(r.asked) })
-	if r.dir == dir && r.digest == digest && settled && now.Sub(r.asked) < gitAge && slices.Equal(stamps, r.stamps) {
-		return
+	if r.dir == dir && r.digest == digest && now.Sub(r.asked) < gitAge && slices.Equal(stampAll(r.paths), r.stamps) {
+		settled := !slices.ContainsFunc(r.stamps, func(s stamp) bool { return s.recent(r.asked) })
+		if settled || now.Sub(r.asked) < gitPause {
+			return
+		}
 	}
-	r.dir, r.digest, r.stamps, r.asked = dir, digest, stamps, now
+	r.dir, r.digest, r.asked = dir, digest, now
+	r.paths = gitPaths(dir)
+	r.stamps = stampAll(r.paths)
 	r.commit, r.dirty = askGit(ctx, dir)
 }
 
-// gitStamps covers what moves when a commit is made or a file of the manifest
-// is changed.
-func gitStamps(dir string) []stamp {
+func stampAll(paths []string) []stamp {
+	stamps := make([]stamp, len(paths))
+	for i, p := range paths {
+		stamps[i], _ = stampOf(p)
+	}
+	return stamps
+}
+
+// gitPaths covers what moves when a commit is made or a file of the manifest
+// is changed; a new file moves its folder. The folder .git itself is left out:
+// whoever asks git anything moves it.
+func gitPaths(dir string) []string {
 	gitDir := filepath.Join(dir, ".git")
 	if text, err := os.ReadFile(gitDir); err == nil { // a worktree: .git is a file
 		gitDir = strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:"))
@@ -104,16 +120,11 @@ func gitStamps(dir string) []stamp {
 			gitDir = filepath.Join(dir, gitDir)
 		}
 	}
-	paths := []string{gitDir, gitDir + "/HEAD", gitDir + "/index", gitDir + "/packed-refs", gitDir + "/logs/HEAD", dir}
+	paths := []string{gitDir + "/HEAD", gitDir + "/index", gitDir + "/packed-refs", gitDir + "/logs/HEAD", dir}
 	if head, err := os.ReadFile(gitDir + "/HEAD"); err == nil {
 		paths = append(paths, filepath.Join(gitDir, strings.TrimSpace(strings.TrimPrefix(string(head), "ref:"))))
 	}
-	stamps := make([]stamp, 0, len(paths)+8)
-	for _, p := range append(paths, strayFiles(dir)...) {
-		s, _ := stampOf(p)
-		stamps = append(stamps, s)
-	}
-	return stamps
+	return append(paths, strayFiles(dir)...)
 }
 
 // strayFiles lists the manifest's own files and those of its workflows.

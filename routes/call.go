@@ -36,6 +36,7 @@ type answer struct {
 	bytes  int64
 }
 
+// WriteHeader notes the final status.
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= 200 {
 		a.status = status
@@ -43,6 +44,7 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
+// Write counts what is written.
 func (a *answer) Write(p []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
@@ -78,6 +80,7 @@ type panicked struct {
 	stack []byte
 }
 
+// Error leaves the value to the log, where it stands beside its stack.
 func (p *panicked) Error() string { return "a handler panicked" }
 
 func (c *call) serve() (err error) {

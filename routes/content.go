@@ -182,6 +182,7 @@ type refusals struct {
 	refused  int
 }
 
+// WriteHeader keeps a refusal for later.
 func (w *refusals) WriteHeader(status int) {
 	if status == http.StatusNotModified && w.modified != "" {
 		w.Header().Set("Last-Modified", w.modified)
@@ -193,6 +194,7 @@ func (w *refusals) WriteHeader(status int) {
 	w.answer.WriteHeader(status)
 }
 
+// Write drops the text of a refusal.
 func (w *refusals) Write(p []byte) (int, error) {
 	if w.refused != 0 {
 		return len(p), nil

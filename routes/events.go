@@ -168,7 +168,7 @@ func (st *stream) news(ctx context.Context) error {
 	for {
 		// Read before the events: all up to it are among them.
 		head := st.studio.Head()
-		if head == st.after {
+		if head <= st.after {
 			return nil
 		}
 		records, err := st.studio.Events(ctx, st.scope, st.run, st.after, eventPage)

@@ -233,7 +233,10 @@ func TestStreamOfTrimmedEvents(t *testing.T) {
 }
 
 func TestProgressAndPreviews(t *testing.T) {
-	r := start(t)
+	r := setup{name: "demo", deaf: true}.start(t)
+	eventually(t, "the studio listens", func() bool { return r.exec.report.Load() != nil })
+	report := *r.exec.report.Load()
+	report(sidecar.News{Kind: sidecar.NewsConnected, Epoch: 1})
 	r.fake.Hold()
 	defer r.fake.Release()
 	doc := r.run(`{}`)
@@ -243,10 +246,9 @@ func TestProgressAndPreviews(t *testing.T) {
 		t.Errorf("before any: %d %s", a.status, a.body)
 	}
 	l := r.listen("/runs/" + id + "/events")
-	report := *r.exec.report.Load()
 	node := sidecar.NodeRef{ID: "7", Class: "KSampler", Title: "Make it"}
 	for step := range 5 {
-		report(sidecar.News{Kind: sidecar.NewsProgress, Prompt: prompt, Node: node, Progress: sidecar.Progress{
+		report(sidecar.News{Kind: sidecar.NewsProgress, Epoch: 1, Prompt: prompt, Node: node, Progress: sidecar.Progress{
 			Node: node, Value: float64(step + 1), Max: 5, Done: 1, Total: 3,
 		}})
 	}
@@ -263,7 +265,7 @@ func TestProgressAndPreviews(t *testing.T) {
 			break
 		}
 	}
-	report(sidecar.News{Kind: sidecar.NewsPreview, Prompt: prompt, Preview: sidecar.Preview{Type: "image/jpeg", Data: []byte("picture")}})
+	report(sidecar.News{Kind: sidecar.NewsPreview, Epoch: 1, Prompt: prompt, Preview: sidecar.Preview{Type: "image/jpeg", Data: []byte("picture")}})
 	if m := l.first("preview"); m.Data != `{"run_id":"`+id+`","v":1}` || m.Seq != 0 {
 		t.Errorf("%+v", m)
 	}

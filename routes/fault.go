@@ -72,6 +72,7 @@ type fault struct {
 	cause   error       // for the log alone
 }
 
+// Error is the text for the log: the client is told the message alone.
 func (f *fault) Error() string {
 	if f.cause != nil {
 		return f.message + ": " + f.cause.Error()
@@ -79,6 +80,7 @@ func (f *fault) Error() string {
 	return f.message
 }
 
+// Unwrap gives the cause.
 func (f *fault) Unwrap() error { return f.cause }
 
 func badRequest(message, hint string) *fault {

@@ -28,6 +28,7 @@ var masks = []struct {
 	{regexp.MustCompile(`"(manifest_revision|prompt_digest|revision)": ?"[0-9a-f:sha]+"`), `"$1":"HEX"`},
 	{regexp.MustCompile(`"timestamp": ?\d+`), `"timestamp":0`},
 	{regexp.MustCompile(`"revision": ?\d+`), `"revision":0`},
+	{regexp.MustCompile(`"next_cursor": ?"[A-Za-z0-9_-]+"`), `"next_cursor":"CURSOR"`},
 }
 
 // golden compares an answer with testdata/NAME.json, number by number and

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -47,24 +48,32 @@ func newGuard(o Options) (*guard, error) {
 
 // admit checks who asks and through what, before anything is looked at.
 func (c *call) admit() error {
-	g := c.guard
-	trusted := g.trusts(c.r)
 	c.direct = remote(c.r).IsLoopback() && !forwarded(c.r)
 	c.secure = c.r.TLS != nil
-	if trusted {
-		c.takeForwarded()
+	launched := c.guard.launched(c.r)
+	// A browser on this machine may come from a trusted address as well: only
+	// the secret vouches for a name that is not ours.
+	if !launched && !c.guard.knows(c.r.Host) {
+		return unknownHost(c.r.Host)
 	}
-	if !trusted && !g.knows(c.r.Host) {
-		return &fault{
-			code:    codeHost,
-			message: fmt.Sprintf("This server does not answer to the host name '%s'.", hostName(c.r.Host)),
-			hint:    "If the name is meant, start the server with --public-host " + hostName(c.r.Host) + ".",
+	if launched || c.guard.trusts(remote(c.r)) {
+		c.takeForwarded()
+		if !launched && !c.guard.knows(c.r.Host) {
+			return unknownHost(c.r.Host)
 		}
 	}
-	if err := g.cross.Check(c.r); err != nil {
+	if err := c.guard.cross.Check(c.r); err != nil {
 		return crossSite(err)
 	}
 	return nil
+}
+
+func unknownHost(host string) *fault {
+	return &fault{
+		code:    codeHost,
+		message: fmt.Sprintf("This server does not answer to the host name '%s'.", hostName(host)),
+		hint:    "If the name is meant, start the server with --public-host " + hostName(host) + ".",
+	}
 }
 
 // authorized checks the token, which every route but liveness asks for where
@@ -114,19 +123,15 @@ func (c *call) sameSite() error {
 	return nil
 }
 
-func (g *guard) trusts(r *http.Request) bool {
-	if g.secret != "" {
-		if given := r.Header.Get(LaunchSecretHeader); given != "" && same(given, g.secret) {
-			return true
-		}
-	}
-	addr := remote(r)
-	for _, p := range g.proxies {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+// launched tells whether the request comes from the proxy that started this
+// server.
+func (g *guard) launched(r *http.Request) bool {
+	given := r.Header.Get(LaunchSecretHeader)
+	return g.secret != "" && given != "" && same(given, g.secret)
+}
+
+func (g *guard) trusts(addr netip.Addr) bool {
+	return slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // takeForwarded makes the request what it was before a trusted proxy passed it

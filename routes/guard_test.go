@@ -80,8 +80,10 @@ func TestCrossSite(t *testing.T) {
 // says of the browser's host counts before any check.
 func TestTrustedHop(t *testing.T) {
 	for name, change := range map[string]func(*routes.Options){
-		"by_secret":  func(o *routes.Options) { o.LaunchSecret = "s3cret" },
-		"by_address": func(o *routes.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} },
+		"by_secret": func(o *routes.Options) { o.LaunchSecret = "s3cret" },
+		"by_address": func(o *routes.Options) {
+			o.TrustedProxies, o.PublicHosts = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []string{"lan-box"}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, change)
@@ -97,6 +99,16 @@ func TestTrustedHop(t *testing.T) {
 			}
 		})
 	}
+	t.Run("rebound_name_at_a_trusted_address", func(t *testing.T) {
+		r := start(t, func(o *routes.Options) { o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+		for _, headers := range [][]string{
+			{"Host", "evil.example", "X-Forwarded-Host", "localhost"}, {"X-Forwarded-Host", "evil.example"}, {"Host", "evil.example"},
+		} {
+			if a := r.get("/runs", headers...); a.status != http.StatusMisdirectedRequest {
+				t.Errorf("%v: %d", headers, a.status)
+			}
+		}
+	})
 	t.Run("wrong_secret", func(t *testing.T) {
 		r := start(t, func(o *routes.Options) { o.LaunchSecret = "s3cret" })
 		a := r.ask("POST", "/runs/none/cancel", "", "X-Forwarded-Host", "lan-box:8188", "Origin", "http://lan-box:8188", routes.LaunchSecretHeader, "guess")

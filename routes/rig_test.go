@@ -49,12 +49,24 @@ const comfyURL = "http://comfy.invalid:8188"
 // start makes a rig; change may adapt the options.
 func start(t testing.TB, change ...func(*routes.Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, env: environment(t), artifacts: t.TempDir(), log: &lockedBuffer{}}
+	return setup{name: "demo"}.start(t, change...)
+}
+
+// setup says how a rig differs from others.
+type setup struct {
+	name string // of the environment
+	deaf bool   // the studio hears no news but the test's
+}
+
+func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
+	t.Helper()
+	r := &rig{t: t, env: environment(t, s.name), artifacts: t.TempDir(), log: &lockedBuffer{}}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	copies, err := artifact.Open(r.artifacts)
 	must(t, err)
 	t.Cleanup(func() { must(t, copies.Close()) })
 	r.startComfy(copies)
+	r.exec.deaf = s.deaf
 	r.store, err = sqlite.Open(t.Context(), sqlite.Options{Ephemeral: true})
 	must(t, err)
 	t.Cleanup(func() { must(t, r.store.Close()) })
@@ -122,13 +134,26 @@ func (s *trimming) Events(ctx context.Context, scope sidecar.Scope, run sidecar.
 // scripted is a real executor with single calls replaced.
 type scripted struct {
 	sidecar.Executor
-	fetch  func(context.Context, sidecar.FileQuery) (*sidecar.Content, error)
-	report atomic.Pointer[func(sidecar.News)] // tells the studio news
+	fetch   func(context.Context, sidecar.FileQuery) (*sidecar.Content, error)
+	results func(sidecar.Job) []sidecar.Result
+	deaf    bool
+	report  atomic.Pointer[func(sidecar.News)] // tells the studio news
 }
 
 func (s *scripted) Watch(ctx context.Context, report func(sidecar.News)) error {
 	s.report.Store(&report)
+	if s.deaf {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return s.Executor.Watch(ctx, report)
+}
+
+func (s *scripted) Results(ctx context.Context, job sidecar.Job, seen sidecar.Sighting) ([]sidecar.Result, error) {
+	if s.results != nil {
+		return s.results(job), nil
+	}
+	return s.Executor.Results(ctx, job, seen)
 }
 
 func (s *scripted) Fetch(ctx context.Context, q sidecar.FileQuery) (*sidecar.Content, error) {
@@ -169,9 +194,9 @@ const graph = `{"1":{"class_type":"EmptyImage","inputs":{"width":64,"height":32,
 "2":{"class_type":"SaveImage","inputs":{"filename_prefix":"solid","images":["1",0]}},
 "3":{"class_type":"PreviewImage","inputs":{"images":["1",0]}}}`
 
-func environment(t testing.TB) string {
+func environment(t testing.TB, name string) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "demo")
+	dir := filepath.Join(t.TempDir(), name)
 	must(t, os.MkdirAll(filepath.Join(dir, ".cec", "workflow_api"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, ".cec", "pyproject.toml"), []byte(pyproject), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, ".cec", "workflow_api", "solid.json"), []byte(graph), 0o644))

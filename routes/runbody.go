@@ -77,6 +77,7 @@ type pacedReader struct {
 	control *http.ResponseController
 }
 
+// Read gives the client its time for the next bytes.
 func (p *pacedReader) Read(b []byte) (int, error) {
 	if err := p.control.SetReadDeadline(time.Now().Add(bodyPause)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, fmt.Errorf("set the read deadline: %w", err)
@@ -121,12 +122,17 @@ func parseBody(raw []byte) (manifest.Values, error) {
 	return fields, nil
 }
 
-// plainly is the innermost message, which names line and column.
+// plainly says what is wrong with a JSON text, and where.
 func plainly(err error) string {
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
-		err = inner
+	var twice *manifest.DuplicateError
+	var syntax *manifest.SyntaxError
+	switch {
+	case errors.As(err, &twice):
+		return fmt.Sprintf("%q is given twice", twice.Name)
+	case errors.As(err, &syntax):
+		return syntax.Error()
 	}
-	return strings.TrimPrefix(err.Error(), "read object: ")
+	return err.Error()
 }
 
 func decodeRun(fields manifest.Values) (runRequest, error) {

@@ -3,6 +3,7 @@ package routes_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -60,7 +61,7 @@ func startQuiet(t *testing.T) *quiet {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), sqlite.Options{Ephemeral: true})
 	must(t, err)
-	env, err := manifest.Locate(environment(t))
+	env, err := manifest.Locate(environment(t, "demo"))
 	must(t, err)
 	h, err := routes.New(routes.Options{Studio: sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: store, Executor: idle{}})})
 	must(t, err)
@@ -117,10 +118,8 @@ func TestReaderThatIsStuckIsGivenUp(t *testing.T) {
 		}
 		// From here on nothing is read: the next beat cannot be delivered.
 		<-time.After(15*time.Second + 30*time.Second + time.Second)
-		must(t, conn.SetReadDeadline(time.Now().Add(time.Second)))
-		rest, err := io.ReadAll(in)
-		if err != nil {
-			t.Errorf("the connection is still open: %q %v", rest, err)
+		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the connection is still open: %v", err)
 		}
 	})
 }

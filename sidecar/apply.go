@@ -120,6 +120,7 @@ func (t *transition) accept(sig Signal) {
 	r.Accepted = true
 	r.PromptID = sig.PromptID
 	r.Status = StatusRunning
+	r.Issues = withWarnings(r.Issues, sig.Warnings)
 	r.Result = runningResult(r)
 	receipt := receiptResult(r)
 	for i := range r.Slots {

@@ -36,11 +36,11 @@ func (s *Studio) Cancel(ctx context.Context, scope Scope, id RunID) (*Run, error
 		return nil, notCancellable(run)
 	}
 	s.queue.remove(run.Session, id)
+	s.decided.ring(id)
+	s.boxes.poke(id)
 	if run.Phase == PhaseCancelling {
 		run = s.cancelAtBackend(ctx, run)
 	}
-	s.decided.ring(id)
-	s.boxes.poke(id)
 	return run, nil
 }
 

@@ -24,6 +24,10 @@ type Job struct {
 // may be called from many goroutines at once. A backend that does not answer
 // is an *UnreachableError from every method that asks it something.
 type Executor interface {
+	// Stage makes sure that the backend can load a file that the job's graph
+	// names, and returns the name that it loads it by. It may be called again:
+	// what is there already stays. Errors as those of Submit, about the file.
+	Stage(ctx context.Context, job Job, file InputFile) (string, error)
 	// Submit hands a job over once. It returns the id that the backend keeps
 	// the prompt under and what the backend dropped without harm. Errors:
 	// *RefusedError when the backend said no and does not have the prompt,

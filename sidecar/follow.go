@@ -18,6 +18,7 @@ type follower struct {
 	run      *Run // as last committed
 	job      Job
 	released bool
+	gone     bool // the run can be read and written no more
 }
 
 // follow returns when the run is finished, or when ctx ends.
@@ -26,16 +27,21 @@ func (f *follower) follow(ctx context.Context) {
 		return
 	}
 	defer f.studio.live.forget(f.id)
-	if !f.run.Status.Terminal() && !f.run.Accepted {
-		f.handOver(ctx)
-	}
-	if !f.run.Status.Terminal() && f.run.Accepted {
-		f.attend(ctx)
-	}
+	f.handOver(ctx)
+	f.attend(ctx)
 	f.release()
 	if f.run.Status.Terminal() && f.run.Phase != PhaseFinished {
 		f.settle(ctx)
 	}
+}
+
+// goesOn reports whether there is anything left to do before the run's end.
+func (f *follower) goesOn(ctx context.Context) bool {
+	return !f.gone && !f.run.Status.Terminal() && ctx.Err() == nil
+}
+
+func (f *follower) overdue() bool {
+	return !f.run.DueAt.IsZero() && !time.Now().Before(f.run.DueAt)
 }
 
 // release gives the run's turn back, once. A cancelled run does so before
@@ -53,7 +59,10 @@ func (f *follower) load(ctx context.Context) bool {
 		return false
 	}
 	f.run = run
-	job, err := f.studio.jobOf(ctx, run)
+	job, err := retry(ctx, f.log, "read what to run", func() (Job, error) { return f.studio.jobOf(ctx, run) })
+	if ctx.Err() != nil {
+		return false
+	}
 	if err != nil {
 		f.log.Error("cannot take up run", "err", err)
 		f.apply(ctx, Signal{Kind: SignalFailed, Failure: recoveryFailure(err)})
@@ -63,7 +72,8 @@ func (f *follower) load(ctx context.Context) bool {
 	if run.ContractRef == "" {
 		f.apply(ctx, Signal{Kind: SignalAdopted, Outputs: job.Outputs})
 	}
-	f.studio.boxes.address(job.Prompt, run.Scope, f.box)
+	f.studio.live.follow(f.id, run.Scope)
+	f.studio.boxes.address(job.Prompt, f.box)
 	return true
 }
 
@@ -74,6 +84,7 @@ func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
 		return f.studio.apply(ctx, f.id, signals...)
 	})
 	if err != nil {
+		f.gone = true
 		return false
 	}
 	f.run = run
@@ -95,16 +106,18 @@ func (s *Studio) apply(ctx context.Context, id RunID, signals ...Signal) (*Run, 
 	return run, err
 }
 
-// retry calls do until it works or ctx ends. A missing run is final.
-func retry(ctx context.Context, log *slog.Logger, what string, do func() (*Run, error)) (*Run, error) {
+// retry calls do until it works or ctx ends. What is missing or cannot be taken
+// up is final.
+func retry[T any](ctx context.Context, log *slog.Logger, what string, do func() (T, error)) (T, error) {
 	for pause := lookPause; ; pause = min(2*pause, lookPauseMax) {
-		run, err := do()
-		if err == nil || errors.Is(err, ErrNotFound) || ctx.Err() != nil {
-			return run, err
+		got, err := do()
+		var hopeless recoveryError
+		if err == nil || errors.Is(err, ErrNotFound) || errors.As(err, &hopeless) || ctx.Err() != nil {
+			return got, err
 		}
 		log.Error(what, "err", err)
 		if !sleep(ctx, pause) {
-			return nil, ctx.Err()
+			return got, ctx.Err()
 		}
 	}
 }
@@ -125,7 +138,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (f *follower) attend(ctx context.Context) {
 	beat := newHeartbeat(f.run.DueAt)
 	defer beat.stop()
-	for !f.run.Status.Terminal() {
+	for f.goesOn(ctx) {
 		look := false
 		select {
 		case <-ctx.Done():
@@ -135,11 +148,11 @@ func (f *follower) attend(ctx context.Context) {
 		case <-beat.timer.C:
 			look = true
 		}
-		if look && !f.run.Status.Terminal() {
+		if look && f.goesOn(ctx) {
 			f.look(ctx)
 			beat.looked()
 		}
-		if beat.overdue() && !f.run.Status.Terminal() {
+		if f.goesOn(ctx) && f.overdue() {
 			f.apply(ctx, Signal{Kind: SignalTimedOut})
 		}
 		beat.reset()
@@ -148,11 +161,13 @@ func (f *follower) attend(ctx context.Context) {
 
 // read takes the news in and says whether to look at once.
 func (f *follower) read(ctx context.Context, beat *heartbeat) (look bool) {
+	news, poked := f.box.take()
+	if poked {
+		f.reread(ctx)
+	}
 	var signals []Signal
-	for _, n := range f.box.take() {
+	for _, n := range news {
 		switch n.Kind {
-		case "": // poked: somebody changed the run
-			f.reread(ctx)
 		case NewsStarted:
 			signals = append(signals, Signal{Kind: SignalStarted})
 		case NewsCached:
@@ -182,11 +197,10 @@ func (f *follower) bell(beat *heartbeat) (look bool) {
 	if f.run.Phase == PhaseExecuting && f.studio.live.hears(f.id) {
 		return false
 	}
-	since := time.Since(beat.last)
-	if since >= bellPause {
+	if time.Since(beat.last) >= bellPause {
 		return true
 	}
-	beat.within(bellPause - since)
+	beat.within(bellPause)
 	return false
 }
 
@@ -200,16 +214,16 @@ func (f *follower) reread(ctx context.Context) {
 
 // look asks where the prompt is and draws the consequence.
 func (f *follower) look(ctx context.Context) {
-	seen, err := f.studio.exec.Look(ctx, f.job)
+	seen, err := f.find(ctx)
 	if err != nil {
 		f.unreachable(ctx, err)
 		return
 	}
 	switch seen.Place {
 	case PlaceQueued:
-		f.studio.live.position(f.id, f.run.Scope, seen.Position)
+		f.studio.live.position(f.id, seen.Position)
 	case PlaceExecuting:
-		f.studio.live.position(f.id, f.run.Scope, -1)
+		f.studio.live.position(f.id, -1)
 		f.apply(ctx, Signal{Kind: SignalStarted})
 	case PlaceDone:
 		f.collect(ctx, seen)

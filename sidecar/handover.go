@@ -18,73 +18,85 @@ const (
 // handOver brings the prompt into the backend, or ends the run. What may have
 // been handed over before is looked for first, and never handed over twice.
 func (f *follower) handOver(ctx context.Context) {
-	// A run of an earlier life waits for its backend; a new one whose client
-	// is waiting is told at once.
-	patient := f.run.Attempt > 0 || time.Since(f.run.CreatedAt) > DecisionWait
-	var lost *UnsureError
-	for attempt := 0; ; {
+	var lost *UnsureError // the latest try whose outcome was not told
+	for tries := 0; f.goesOn(ctx) && !f.run.Accepted; {
 		if f.job.Resumed {
 			seen, err := f.find(ctx)
 			switch {
 			case err != nil:
-				if !f.wait(ctx, err) {
-					return
-				}
+				f.waitFor(ctx, err)
 				continue
 			case seen.Place != PlaceAbsent:
 				f.apply(ctx, Signal{Kind: SignalAccepted, PromptID: f.job.Prompt})
 				return
-			case lost != nil && (lost.Failure.Status >= 500 || attempt >= submitAttempts):
-				f.apply(ctx, Signal{Kind: SignalFailed, Failure: rejection(lost.Failure)})
+			case lost != nil && f.givesUp(tries, lost):
+				f.fail(ctx, rejection(lost.Failure))
 				return
 			}
 		}
-		attempt++
+		if f.overdue() {
+			f.apply(ctx, Signal{Kind: SignalTimedOut})
+			return
+		}
 		err := f.submit(ctx)
-		if f.run.Status.Terminal() || f.run.Accepted || ctx.Err() != nil {
-			return
-		}
-		var unreachable *UnreachableError
+		var away *UnreachableError
 		switch {
+		case err == nil || !f.goesOn(ctx):
 		case errors.As(err, &lost):
+			tries++
 			f.job.Resumed = true
-		case errors.As(err, &unreachable) && patient:
-			if !f.wait(ctx, err) {
-				return
-			}
+		case errors.As(err, &away) && f.studio.queue.isAnswered(f.id):
+			f.job.Resumed = true // ask until it is back: a look leaves no rows
+			f.waitFor(ctx, err)
 		default:
-			f.apply(ctx, Signal{Kind: SignalFailed, Failure: failureOf(err)})
-			return
+			f.fail(ctx, failureOf(err))
 		}
 	}
 }
 
-// submit commits that the prompt is being handed over, then does it.
+// givesUp: a client that waits is told of a 5xx at once.
+func (f *follower) givesUp(tries int, lost *UnsureError) bool {
+	return tries >= submitAttempts || lost.Failure.Status >= 500 && !f.studio.queue.isAnswered(f.id)
+}
+
+func (f *follower) fail(ctx context.Context, why *Failure) {
+	f.apply(ctx, Signal{Kind: SignalFailed, Failure: why})
+}
+
+// submit hands on the files that the prompt names, commits that the prompt is
+// being handed over, then does it.
 func (f *follower) submit(ctx context.Context) error {
-	if !f.apply(ctx, Signal{Kind: SignalHanding}) || f.run.Status.Terminal() {
-		return ctx.Err()
+	job, err := f.studio.stage(ctx, f.run, f.job)
+	if err != nil {
+		f.log.Warn("hand files on", "err", err)
+		return err
 	}
-	f.studio.live.handedOver(f.id, f.run.Scope)
-	yes, err := f.studio.exec.Submit(ctx, f.job)
+	if !f.apply(ctx, Signal{Kind: SignalHanding}) || !f.goesOn(ctx) {
+		return nil
+	}
+	f.studio.live.handedOver(f.id)
+	yes, err := f.studio.exec.Submit(ctx, job)
 	if err != nil {
 		f.log.Warn("hand over", "err", err)
 		return err
 	}
 	if yes.PromptID != f.job.Prompt {
 		f.job.Prompt = yes.PromptID
-		f.studio.boxes.address(yes.PromptID, f.run.Scope, f.box)
+		f.studio.boxes.address(yes.PromptID, f.box)
 	}
 	f.apply(ctx, Signal{Kind: SignalAccepted, PromptID: yes.PromptID, Warnings: yes.Warnings})
 	return nil
 }
 
-// find looks for a prompt that may be there. Where its acceptance is not known
-// absence counts only after the time that a late answer may take.
+// find looks for a prompt. Absence counts only after the time that a late
+// answer, or a late record, may take; for an ended run it counts at once when
+// the prompt was accepted.
 func (f *follower) find(ctx context.Context) (Sighting, error) {
 	until := time.Now().Add(lateAnswer)
 	for pause := lookPause; ; pause *= 2 {
 		seen, err := f.studio.exec.Look(ctx, f.job)
-		if err != nil || seen.Place != PlaceAbsent || f.run.Accepted || !time.Now().Before(until) {
+		sure := f.run.Accepted && f.run.Status.Terminal() || !time.Now().Before(until)
+		if err != nil || seen.Place != PlaceAbsent || sure {
 			return seen, err
 		}
 		if !sleep(ctx, min(pause, time.Until(until))) {
@@ -93,15 +105,17 @@ func (f *follower) find(ctx context.Context) (Sighting, error) {
 	}
 }
 
-// wait passes the time until the backend may answer again; false when the run
-// ended meanwhile, or ctx did.
-func (f *follower) wait(ctx context.Context, err error) bool {
+// waitFor passes the time until the backend may answer again, and times out a
+// run that waits for longer than it may take.
+func (f *follower) waitFor(ctx context.Context, err error) {
 	f.unreachable(ctx, err)
 	if !f.pause(ctx, lookPauseMax/2) {
-		return false
+		return
 	}
 	f.reread(ctx)
-	return !f.run.Status.Terminal()
+	if f.goesOn(ctx) && f.overdue() {
+		f.apply(ctx, Signal{Kind: SignalTimedOut})
+	}
 }
 
 // failureOf reads the failure out of an executor's error.

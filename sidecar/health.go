@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -30,10 +28,11 @@ type Condition struct {
 	Storage error
 }
 
-// healthState is the last known state of the backend.
+// healthState is the last known state of the backend. Run alone asks the
+// backend; others ring asked and wait for answered.
 type healthState struct {
-	flight singleflight.Group
-	bell   Bell
+	asked    Bell
+	answered Bell
 
 	mu    sync.Mutex
 	known bool
@@ -41,13 +40,12 @@ type healthState struct {
 	last  Condition
 }
 
-// heard makes what the socket says count at once: a cut connection is asked
-// about anew.
-func (h *healthState) heard(bool) {
+// ask makes the backend be asked anew: what is known counts no more.
+func (h *healthState) ask() {
 	h.mu.Lock()
 	h.at = time.Time{}
 	h.mu.Unlock()
-	h.bell.Ring()
+	h.asked.Ring()
 }
 
 func (h *healthState) fresh() bool {
@@ -67,26 +65,9 @@ func (h *healthState) get() Condition {
 
 func (h *healthState) set(c Condition) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.last, h.known, h.at = c, true, time.Now()
-}
-
-// Health tells how the backend is. It waits no longer than 250 ms for it.
-func (s *Studio) Health(ctx context.Context) Condition {
-	if !s.health.fresh() {
-		ask := s.health.flight.DoChan("health", func() (any, error) { return nil, s.askHealth() })
-		timer := time.NewTimer(healthWait)
-		defer timer.Stop()
-		select {
-		case <-ask:
-		case <-timer.C:
-			s.health.slow()
-		case <-ctx.Done():
-		}
-	}
-	c := s.health.get()
-	c.Queue, c.Storage = s.queue.state(), s.store.Trouble()
-	return c
+	h.mu.Unlock()
+	h.answered.Ring()
 }
 
 // slow: a backend that was not seen for longer than the limit is not there.
@@ -98,39 +79,58 @@ func (h *healthState) slow() {
 	}
 }
 
-func (s *Studio) askHealth() error {
-	ctx, stop := context.WithTimeout(context.Background(), healthLimit)
-	defer stop()
-	c := Condition{Available: true}
-	h, err := s.exec.Health(ctx)
-	if err != nil {
-		c = Condition{Error: err.Error()}
+// Health tells how the backend is. It waits no longer than 250 ms for it, and
+// tells the last known state while Run does not move.
+func (s *Studio) Health(ctx context.Context) Condition {
+	if !s.health.fresh() {
+		answered := s.health.answered.Wait()
+		s.health.asked.Ring()
+		timer := time.NewTimer(healthWait)
+		defer timer.Stop()
+		select {
+		case <-answered:
+		case <-timer.C:
+			s.health.slow()
+		case <-ctx.Done():
+		}
 	}
-	c.Version = h.Version
-	s.health.set(c)
-	return err
+	c := s.health.get()
+	c.Queue, c.Storage = s.queue.state(), s.store.Trouble()
+	return c
 }
 
-// tellHealth writes an event whenever the backend comes or goes.
+// tellHealth asks the backend when somebody wants to know, and writes an event
+// whenever it came or went.
 func (s *Studio) tellHealth(ctx context.Context) error {
-	told := Condition{}
-	first := true
+	var told *Condition
 	for {
-		wake := s.health.bell.Wait()
-		c := s.Health(ctx)
+		asked := s.health.asked.Wait()
+		c := s.askHealth(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if first || c.Available != told.Available {
-			s.appendEvent(ctx, EventHealthChanged, "health", healthTarget{c.Available, c.Version, c.Error})
+		s.health.set(c)
+		if told == nil || c.Available != told.Available {
+			if s.appendEvent(ctx, EventHealthChanged, "health", healthTarget{c.Available, c.Version, c.Error}) {
+				told = &c
+			}
 		}
-		first, told = false, c
 		select {
-		case <-wake:
+		case <-asked:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+func (s *Studio) askHealth(ctx context.Context) Condition {
+	ctx, stop := context.WithTimeout(ctx, healthLimit)
+	defer stop()
+	h, err := s.exec.Health(ctx)
+	if err != nil {
+		return Condition{Version: h.Version, Error: err.Error()}
+	}
+	return Condition{Available: true, Version: h.Version}
 }
 
 type healthTarget struct {
@@ -139,12 +139,15 @@ type healthTarget struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// appendEvent tells everybody of something that belongs to no run.
-func (s *Studio) appendEvent(ctx context.Context, kind EventType, name string, value any) {
+// appendEvent tells everybody of something that belongs to no run; false when
+// it could not be written.
+func (s *Studio) appendEvent(ctx context.Context, kind EventType, name string, value any) bool {
 	event := Event{Type: kind, At: time.Now(), Targets: mustJSON(map[string]any{name: value})}
-	if err := s.store.Append(ctx, event); err != nil && ctx.Err() == nil {
+	err := s.store.Append(ctx, event)
+	if err != nil && ctx.Err() == nil {
 		s.log.Error("write event", "type", kind, "err", err)
 	}
+	return err == nil
 }
 
 // ContractsChanged tells everybody that the environment offers other contracts.

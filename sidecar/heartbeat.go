@@ -12,24 +12,24 @@ const (
 	dueSlack = time.Millisecond
 )
 
-// heartbeat decides when a silent run is looked at: after 100 ms, then ever
+// heartbeat decides when a run is looked at unasked: after 100 ms, then ever
 // less often, and at once when its time is up.
 type heartbeat struct {
 	timer *time.Timer
 	pause time.Duration
 	due   time.Time
-	last  time.Time
+	last  time.Time // when it was looked
 }
 
 func newHeartbeat(due time.Time) *heartbeat {
-	return &heartbeat{timer: time.NewTimer(lookPause), pause: lookPause, due: due}
+	return &heartbeat{timer: time.NewTimer(lookPause), pause: lookPause, due: due, last: time.Now()}
 }
 
 func (b *heartbeat) stop() { b.timer.Stop() }
 
 func (b *heartbeat) hurry() { b.pause = hurryPause / 2 }
 
-// within makes the next look come within d.
+// within makes the next look come no later than d after the last.
 func (b *heartbeat) within(d time.Duration) { b.pause = min(b.pause, d) }
 
 func (b *heartbeat) looked() {
@@ -37,12 +37,12 @@ func (b *heartbeat) looked() {
 	b.pause = min(2*b.pause, lookPauseMax)
 }
 
-func (b *heartbeat) overdue() bool { return !b.due.IsZero() && !time.Now().Before(b.due) }
-
+// reset counts the pause from the last look: news of others must not put the
+// next one off for ever.
 func (b *heartbeat) reset() {
-	wait := b.pause
+	wait := time.Until(b.last.Add(b.pause))
 	if !b.due.IsZero() {
-		wait = max(min(wait, time.Until(b.due)), dueSlack)
+		wait = min(wait, time.Until(b.due))
 	}
-	b.timer.Reset(wait)
+	b.timer.Reset(max(wait, dueSlack))
 }

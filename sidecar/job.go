@@ -66,7 +66,7 @@ func decodeOutputs(contract []byte) ([]manifest.Output, error) {
 		} `json:"outputs"`
 	}
 	if err := json.Unmarshal(contract, &doc); err != nil {
-		return nil, fmt.Errorf("decode stored contract: %w", err)
+		return nil, recoveryError(fmt.Sprintf("The contract that was stored with the run cannot be read: %v.", err))
 	}
 	outputs := make([]manifest.Output, 0, len(doc.Outputs))
 	for _, o := range doc.Outputs {

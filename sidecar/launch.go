@@ -45,11 +45,15 @@ func (s *Studio) Launch(ctx context.Context, req LaunchRequest) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := resolveMedia(contract, req.Values)
+	values, uploads, err := s.resolveMedia(ctx, req.Session, contract, req.Values)
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return nil, err
+	}
 	if failure := buildFailure(manifest.Built{}, err); failure != nil {
 		return s.reject(ctx, run, failure)
 	}
-	run.Inputs = manifest.DisplayInputs(values)
+	run.Inputs, run.Uploads = manifest.DisplayInputs(values), uploads
 	built, err := snap.Build(contract, values)
 	if failure := buildFailure(built, err); failure != nil {
 		return s.reject(ctx, run, failure)
@@ -152,16 +156,19 @@ func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob) (*Run, erro
 	if err := s.create(ctx, run, run.born(), blobs); err != nil {
 		return nil, err
 	}
-	s.queue.push(run.Session, run.ID)
+	s.queue.push(run, false)
+	defer s.queue.answer(run.ID)
 	wait, stop := context.WithTimeout(ctx, DecisionWait)
 	defer stop()
-	return s.await(wait, run, func(r *Run) bool {
-		if r.Status.Terminal() || r.Accepted {
-			return true
-		}
-		_, waiting := s.queue.place(r.Session, r.ID)
-		return waiting && s.queue.full()
+	latest, err := s.await(wait, run.ID, func(r *Run) bool {
+		return r.Status.Terminal() || r.Accepted || s.queue.holdsBack(r.ID)
 	})
+	if err != nil {
+		// It is committed and will run: who is told otherwise launches it twice.
+		s.log.Error("read a launched run", "run", run.ID, "err", err)
+		return run, nil
+	}
+	return latest, nil
 }
 
 func (s *Studio) create(ctx context.Context, run *Run, events []Event, blobs []Blob) error {
@@ -187,12 +194,14 @@ func (r *Run) born() []Event {
 
 // await reads the run whenever it moved until it is as wanted, or ctx ends; it
 // returns the run as it then is.
-func (s *Studio) await(ctx context.Context, run *Run, wanted func(*Run) bool) (*Run, error) {
+func (s *Studio) await(ctx context.Context, id RunID, wanted func(*Run) bool) (*Run, error) {
+	bell := s.decided.open(id)
+	defer s.decided.close(id)
 	for {
-		moved, filled := s.decided.wait(run.ID), s.queue.filled.Wait()
-		latest, err := s.store.Run(context.WithoutCancel(ctx), run.ID)
+		moved, filled := bell.Wait(), s.queue.filled.Wait()
+		latest, err := s.store.Run(context.WithoutCancel(ctx), id)
 		if err != nil {
-			return run, storageError(err)
+			return nil, storageError(err)
 		}
 		if wanted(latest) {
 			return latest, nil
@@ -209,7 +218,7 @@ func (s *Studio) await(ctx context.Context, run *Run, wanted func(*Run) bool) (*
 // Wait returns the run when it has ended, or as it is when ctx ends first,
 // with ctx's error. It changes nothing.
 func (s *Studio) Wait(ctx context.Context, id RunID) (*Run, error) {
-	run, err := s.await(ctx, &Run{ID: id}, func(r *Run) bool { return r.Status.Terminal() })
+	run, err := s.await(ctx, id, func(r *Run) bool { return r.Status.Terminal() })
 	if err == nil && !run.Status.Terminal() {
 		err = ctx.Err()
 	}

@@ -1,8 +1,6 @@
 package sidecar
 
-import (
-	"sync"
-)
+import "sync"
 
 // Live is what is known of an unfinished run beyond its row: latest values
 // that nobody needs to see all of.
@@ -37,72 +35,93 @@ type live struct {
 type liveRun struct {
 	Live
 	scope   Scope
-	epoch   int
+	epoch   int // that its messages come in; 0: in none that is known
 	preview Preview
 }
 
-func (l *live) of(id RunID, scope Scope) *liveRun {
-	r, ok := l.runs[id]
-	if !ok {
-		if l.runs == nil {
-			l.runs = map[RunID]*liveRun{}
-		}
-		r = &liveRun{Live: Live{Run: id, Position: -1}, scope: scope, epoch: l.epoch}
-		l.runs[id] = r
-	}
-	return r
-}
-
-// touch changes a run's latest values and wakes those who look.
-func (l *live) touch(id RunID, scope Scope, change func(*liveRun)) {
+// follow begins to keep a run's latest values, until forget. News of a run that
+// is not followed leaves nothing behind.
+func (l *live) follow(id RunID, scope Scope) {
 	l.mu.Lock()
-	r := l.of(id, scope)
-	change(r)
-	l.version++
-	r.version = l.version
-	l.mu.Unlock()
-	l.bell.Ring()
+	defer l.mu.Unlock()
+	if l.runs == nil {
+		l.runs = map[RunID]*liveRun{}
+	}
+	l.runs[id] = &liveRun{Live: Live{Run: id, Position: -1}, scope: scope}
 }
 
-func (l *live) progress(id RunID, scope Scope, p Progress) {
-	l.touch(id, scope, func(r *liveRun) {
+// touch changes a run's latest values and, when it says so, wakes those who
+// look.
+func (l *live) touch(id RunID, change func(*liveRun) bool) {
+	l.mu.Lock()
+	r, ok := l.runs[id]
+	changed := ok && change(r)
+	if changed {
+		l.version++
+		r.version = l.version
+	}
+	l.mu.Unlock()
+	if changed {
+		l.bell.Ring()
+	}
+}
+
+func (l *live) progress(id RunID, p Progress) {
+	l.touch(id, func(r *liveRun) bool {
 		if p.Total == 0 {
 			p.Done, p.Total = r.Progress.Done, r.Progress.Total
 		}
 		r.Progress, r.HasProgress, r.Position = p, true, -1
+		return true
 	})
 }
 
-func (l *live) preview(id RunID, scope Scope, p Preview) {
-	l.touch(id, scope, func(r *liveRun) {
+func (l *live) preview(id RunID, p Preview) {
+	l.touch(id, func(r *liveRun) bool {
 		r.preview = p
 		r.Preview++
+		return true
 	})
 }
 
-func (l *live) position(id RunID, scope Scope, position int) {
-	l.mu.Lock()
-	same := l.of(id, scope).Position == position
-	l.mu.Unlock()
-	if !same {
-		l.touch(id, scope, func(r *liveRun) { r.Position = position })
-	}
+func (l *live) position(id RunID, position int) {
+	l.touch(id, func(r *liveRun) bool {
+		moved := r.Position != position
+		r.Position = position
+		return moved
+	})
 }
 
-// handedOver notes the epoch that a run's messages will come in.
-func (l *live) handedOver(id RunID, scope Scope) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.of(id, scope).epoch = l.epoch
+// handedOver notes that a run's messages will come in the epoch of now.
+func (l *live) handedOver(id RunID) {
+	l.touch(id, func(r *liveRun) bool {
+		r.epoch = l.epoch
+		return false
+	})
 }
 
+// heard notes the epoch in which a message about the run came.
+func (l *live) heard(id RunID, epoch int) {
+	l.touch(id, func(r *liveRun) bool {
+		moved := r.epoch != epoch
+		r.epoch = epoch
+		return moved
+	})
+}
+
+// connected notes that a socket stands, or fell: runs are heard, or no more.
 func (l *live) connected(up bool, epoch int) {
 	l.mu.Lock()
 	l.up = up
 	if up {
 		l.epoch = epoch
 	}
+	l.version++
+	for _, r := range l.runs {
+		r.version = l.version
+	}
 	l.mu.Unlock()
+	l.bell.Ring()
 }
 
 // hears reports whether messages about the run reach us.

@@ -12,15 +12,15 @@ type mailboxes struct {
 // mailbox collects news for one follower. It holds hints only: losing one
 // costs time, never a result.
 type mailbox struct {
-	run RunID
+	run   RunID
+	ready chan struct{} // holds one token while there is something to take
 
 	mu    sync.Mutex
-	scope Scope
 	news  []News
-	ready chan struct{} // holds one token while news is not empty
+	poked bool // somebody changed the run
 }
 
-// mailboxMax bounds what a stalled follower piles up; node news beyond it is
+// mailboxMax bounds what a stalled follower piles up; news beyond it is
 // dropped, and history tells in the end.
 const mailboxMax = 4096
 
@@ -36,13 +36,10 @@ func (m *mailboxes) open(id RunID) *mailbox {
 }
 
 // address makes news about prompt reach box.
-func (m *mailboxes) address(prompt PromptID, scope Scope, box *mailbox) {
+func (m *mailboxes) address(prompt PromptID, box *mailbox) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.byPrompt[prompt] = box
-	m.mu.Unlock()
-	box.mu.Lock()
-	box.scope = scope
-	box.mu.Unlock()
 }
 
 func (m *mailboxes) close(id RunID) {
@@ -69,7 +66,7 @@ func (m *mailboxes) poke(id RunID) {
 	box := m.byRun[id]
 	m.mu.Unlock()
 	if box != nil {
-		box.put(News{})
+		box.poke()
 	}
 }
 
@@ -89,24 +86,30 @@ func (b *mailbox) put(n News) {
 		b.news = append(b.news, n)
 	}
 	b.mu.Unlock()
+	b.wake()
+}
+
+func (b *mailbox) poke() {
+	b.mu.Lock()
+	b.poked = true
+	b.mu.Unlock()
+	b.wake()
+}
+
+func (b *mailbox) wake() {
 	select {
 	case b.ready <- struct{}{}:
 	default:
 	}
 }
 
-func (b *mailbox) take() []News {
+// take empties the box. poked tells that somebody else changed the run.
+func (b *mailbox) take() (news []News, poked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	news := b.news
-	b.news = nil
-	return news
-}
-
-func (b *mailbox) owner() Scope {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.scope
+	news, poked = b.news, b.poked
+	b.news, b.poked = nil, false
+	return news, poked
 }
 
 // hear sorts news: progress and previews are latest values, the rest goes to
@@ -115,7 +118,7 @@ func (s *Studio) hear(n News) {
 	switch n.Kind {
 	case NewsConnected, NewsDisconnected:
 		s.live.connected(n.Kind == NewsConnected, n.Epoch)
-		s.health.heard(n.Kind == NewsConnected)
+		s.health.ask()
 	}
 	if n.Prompt == "" {
 		for _, box := range s.boxes.all() {
@@ -127,11 +130,12 @@ func (s *Studio) hear(n News) {
 	if box == nil {
 		return
 	}
+	s.live.heard(box.run, n.Epoch)
 	switch n.Kind {
 	case NewsProgress:
-		s.live.progress(box.run, box.owner(), n.Progress)
+		s.live.progress(box.run, n.Progress)
 	case NewsPreview:
-		s.live.preview(box.run, box.owner(), n.Preview)
+		s.live.preview(box.run, n.Preview)
 	default:
 		box.put(n)
 	}
@@ -140,28 +144,45 @@ func (s *Studio) hear(n News) {
 // bells is a Bell for each run that somebody waits for.
 type bells struct {
 	mu    sync.Mutex
-	byRun map[RunID]chan struct{}
+	byRun map[RunID]*runBell
 }
 
-func (b *bells) wait(id RunID) <-chan struct{} {
+type runBell struct {
+	Bell
+	waiting int
+}
+
+// open returns the bell of a run; whoever opens it closes it.
+func (b *bells) open(id RunID) *runBell {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ch, ok := b.byRun[id]
-	if !ok {
-		ch = make(chan struct{})
-		if b.byRun == nil {
-			b.byRun = map[RunID]chan struct{}{}
-		}
-		b.byRun[id] = ch
+	if b.byRun == nil {
+		b.byRun = map[RunID]*runBell{}
 	}
-	return ch
+	bell, ok := b.byRun[id]
+	if !ok {
+		bell = &runBell{}
+		b.byRun[id] = bell
+	}
+	bell.waiting++
+	return bell
+}
+
+func (b *bells) close(id RunID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	bell := b.byRun[id]
+	bell.waiting--
+	if bell.waiting == 0 {
+		delete(b.byRun, id)
+	}
 }
 
 func (b *bells) ring(id RunID) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if ch, ok := b.byRun[id]; ok {
-		close(ch)
-		delete(b.byRun, id)
+	bell := b.byRun[id]
+	b.mu.Unlock()
+	if bell != nil {
+		bell.Ring()
 	}
 }

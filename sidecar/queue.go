@@ -3,6 +3,7 @@ package sidecar
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // queue holds the runs that wait for their turn and counts those that have
@@ -16,42 +17,61 @@ type queue struct {
 	mu       sync.Mutex
 	turns    []SessionID // sessions with waiting runs, the next one first
 	waiting  map[SessionID][]RunID
-	known    map[RunID]struct{} // waiting or in flight
+	known    map[RunID]*ticket // waiting or in flight
+	soonest  time.Time         // no waiting run is due before; zero: none is
 	inFlight int
+}
+
+// ticket is what the queue knows of a run.
+type ticket struct {
+	session SessionID
+	due     time.Time
+	// answered is set when nobody waits for the backend's yes or no any more.
+	answered bool
 }
 
 // learn notes a run; false when it waits or is in flight already: a run that is
 // launched while those of an earlier life are taken up is met twice.
-func (q *queue) learn(id RunID) bool {
-	if _, known := q.known[id]; known {
+func (q *queue) learn(run *Run, answered bool) bool {
+	if _, known := q.known[run.ID]; known {
 		return false
 	}
 	if q.known == nil {
-		q.known, q.waiting = map[RunID]struct{}{}, map[SessionID][]RunID{}
+		q.known, q.waiting = map[RunID]*ticket{}, map[SessionID][]RunID{}
 	}
-	q.known[id] = struct{}{}
+	q.known[run.ID] = &ticket{session: run.Session, due: run.DueAt, answered: answered}
 	return true
 }
 
-func (q *queue) push(session SessionID, id RunID) {
+func (q *queue) push(run *Run, answered bool) {
 	q.mu.Lock()
-	if !q.learn(id) {
+	if !q.learn(run, answered) {
 		q.mu.Unlock()
 		return
 	}
-	if len(q.waiting[session]) == 0 {
-		q.turns = append(q.turns, session)
+	if len(q.waiting[run.Session]) == 0 {
+		q.turns = append(q.turns, run.Session)
 	}
-	q.waiting[session] = append(q.waiting[session], id)
+	q.waiting[run.Session] = append(q.waiting[run.Session], run.ID)
+	if !run.DueAt.IsZero() && (q.soonest.IsZero() || run.DueAt.Before(q.soonest)) {
+		q.soonest = run.DueAt
+	}
 	q.mu.Unlock()
 	q.bell.Ring()
 }
 
 // pop takes the next run and its place in the window; false when the window
-// is full or nothing waits.
-func (q *queue) pop() (RunID, bool) {
+// is full or nothing waits. A run whose time is up needs no place: it is taken
+// at once, to be ended.
+func (q *queue) pop(now time.Time) (RunID, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if id, ok := q.late(now); ok {
+		session := q.known[id].session
+		q.drop(session, slices.Index(q.waiting[session], id))
+		q.inFlight++
+		return id, true
+	}
 	if q.inFlight >= q.window || len(q.turns) == 0 {
 		return "", false
 	}
@@ -66,6 +86,35 @@ func (q *queue) pop() (RunID, bool) {
 		q.filled.Ring()
 	}
 	return id, true
+}
+
+// late finds a waiting run whose time is up.
+func (q *queue) late(now time.Time) (RunID, bool) {
+	if q.soonest.IsZero() || now.Before(q.soonest) {
+		return "", false
+	}
+	var next time.Time
+	for _, ids := range q.waiting {
+		for _, id := range ids {
+			due := q.known[id].due
+			switch {
+			case due.IsZero():
+			case !now.Before(due):
+				return id, true
+			case next.IsZero() || due.Before(next):
+				next = due
+			}
+		}
+	}
+	q.soonest = next
+	return "", false
+}
+
+// nextDue is by when pop has to be called again; zero: never.
+func (q *queue) nextDue() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.soonest
 }
 
 // drop removes the i-th waiting run of session, and the session's turn when
@@ -94,10 +143,10 @@ func (q *queue) remove(session SessionID, id RunID) bool {
 }
 
 // take counts a run that has its turn already; false when it is known.
-func (q *queue) take(id RunID) bool {
+func (q *queue) take(run *Run) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.learn(id) {
+	if !q.learn(run, true) {
 		return false
 	}
 	q.inFlight++
@@ -148,11 +197,33 @@ type QueueState struct {
 	Waiting  int // accepted, waiting for their turn
 }
 
-// full reports whether a waiting run has to wait for another to end.
-func (q *queue) full() bool {
+// holdsBack reports whether a run has to wait for another to end. Its client is
+// told so, and waits no more.
+func (q *queue) holdsBack(id RunID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.inFlight >= q.window
+	t := q.known[id]
+	if t == nil || q.inFlight < q.window || !slices.Contains(q.waiting[t.session], id) {
+		return false
+	}
+	t.answered = true
+	return true
+}
+
+// answer notes that nobody waits for the backend's yes or no any more.
+func (q *queue) answer(id RunID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if t := q.known[id]; t != nil {
+		t.answered = true
+	}
+}
+
+func (q *queue) isAnswered(id RunID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t := q.known[id]
+	return t == nil || t.answered
 }
 
 func (q *queue) state() QueueState {

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -10,7 +11,7 @@ import (
 func TestQueue(t *testing.T) {
 	drain := func(q *queue) (order []RunID) {
 		for {
-			id, ok := q.pop()
+			id, ok := q.pop(time.Time{})
 			if !ok {
 				return order
 			}
@@ -21,10 +22,10 @@ func TestQueue(t *testing.T) {
 	t.Run("sessions take turns", func(t *testing.T) {
 		q := queue{window: 1}
 		for _, id := range []RunID{"a1", "a2", "a3"} {
-			q.push("a", id)
+			q.push(&Run{Session: "a", ID: id}, false)
 		}
-		q.push("b", "b1")
-		q.push("c", "c1")
+		q.push(&Run{Session: "b", ID: "b1"}, false)
+		q.push(&Run{Session: "c", ID: "c1"}, false)
 		if diff := cmp.Diff([]RunID{"a1", "b1", "c1", "a2", "a3"}, drain(&q)); diff != "" {
 			t.Error(diff)
 		}
@@ -32,22 +33,22 @@ func TestQueue(t *testing.T) {
 	t.Run("the window bounds what is in flight", func(t *testing.T) {
 		q := queue{window: 2}
 		for _, id := range []RunID{"1", "2", "3"} {
-			q.push("a", id)
+			q.push(&Run{Session: "a", ID: id}, false)
 		}
-		q.pop()
-		q.pop()
-		if id, ok := q.pop(); ok {
+		q.pop(time.Time{})
+		q.pop(time.Time{})
+		if id, ok := q.pop(time.Time{}); ok {
 			t.Errorf("%s went out beyond the window", id)
 		}
 		q.release()
-		if id, _ := q.pop(); id != "3" {
+		if id, _ := q.pop(time.Time{}); id != "3" {
 			t.Errorf("got %q", id)
 		}
 	})
 	t.Run("a removed run does not come out", func(t *testing.T) {
 		q := queue{window: 9}
-		q.push("a", "a1")
-		q.push("b", "b1")
+		q.push(&Run{Session: "a", ID: "a1"}, false)
+		q.push(&Run{Session: "b", ID: "b1"}, false)
 		if !q.remove("a", "a1") || q.remove("a", "a1") {
 			t.Error("remove does not say what it did")
 		}
@@ -63,7 +64,7 @@ func TestQueue(t *testing.T) {
 				session := SessionID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "session"))
 				id := RunID([]byte{'r', byte('a' + i)})
 				owner[id] = session
-				q.push(session, id)
+				q.push(&Run{Session: session, ID: id}, false)
 			}
 			places := map[RunID]int{}
 			for id, session := range owner {

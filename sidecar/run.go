@@ -129,6 +129,8 @@ type State struct {
 	PromptDigest     string
 	// Issues are the warnings of binding, a JSON array.
 	Issues json.RawMessage
+	// Uploads are those that the run's inputs name.
+	Uploads []UploadID
 	// DueAt is when an unfinished run is cancelled as timed out; zero: never.
 	DueAt      time.Time
 	StartedAt  time.Time

@@ -13,6 +13,8 @@ var ErrNotFound = errors.New("not found")
 // Store keeps runs. A method that writes returns when the write is durable,
 // and does not undo it when the caller's context ends first.
 type Store interface {
+	UploadStore
+
 	// Create adds a run with its slots, items, blobs and events.
 	Create(ctx context.Context, run *Run, events []Event, blobs ...Blob) error
 	// Update changes a run in one transaction and returns it as committed.

@@ -2,14 +2,15 @@ package sidecar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/upload"
 )
 
 const (
@@ -30,7 +31,9 @@ type Options struct {
 	Executor Executor
 	Window   int
 	RunLimit time.Duration
-	Log      *slog.Logger
+	// Uploads is where files that clients send are kept; nil: none are taken.
+	Uploads *upload.Folder
+	Log     *slog.Logger
 }
 
 // Studio launches, follows, cancels and shows runs. Its methods may be called
@@ -48,6 +51,9 @@ type Studio struct {
 	decided  bells
 	sessions sessionSet
 	health   healthState
+
+	uploads *upload.Folder
+	placing sync.Mutex // held while a received file gets its name
 }
 
 // New makes a Studio. It starts nothing.
@@ -61,7 +67,7 @@ func New(o Options) *Studio {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, log: o.Log}
+	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, log: o.Log, uploads: o.Uploads}
 	s.queue.window = o.Window
 	return s
 }
@@ -70,11 +76,12 @@ func New(o Options) *Studio {
 // runs until ctx ends. It returns nil then; what is unfinished is left to the
 // next start.
 func (s *Studio) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.watch(ctx) })
-	g.Go(func() error { return s.tellHealth(ctx) })
-	g.Go(func() error { return s.dispatch(ctx, g) })
-	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	g, inner := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.watch(inner) })
+	g.Go(func() error { return s.tellHealth(inner) })
+	g.Go(func() error { return s.tendUploads(inner) })
+	g.Go(func() error { return s.dispatch(inner, g) })
+	if err := g.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("run studio: %w", err)
 	}
 	return nil
@@ -95,19 +102,30 @@ func (s *Studio) dispatch(ctx context.Context, g *errgroup.Group) error {
 	}
 	for {
 		wake := s.queue.bell.Wait()
-		for {
-			id, ok := s.queue.pop()
-			if !ok {
-				break
-			}
+		for id, ok := s.queue.pop(time.Now()); ok; id, ok = s.queue.pop(time.Now()) {
 			s.startFollowing(ctx, g, id)
 		}
-		select {
-		case <-wake:
-		case <-ctx.Done():
+		if !waitUntil(ctx, wake, s.queue.nextDue()) {
 			return ctx.Err()
 		}
 	}
+}
+
+// waitUntil waits for wake or for a time, if it is one; false when ctx ended.
+func waitUntil(ctx context.Context, wake <-chan struct{}, at time.Time) bool {
+	var alarm <-chan time.Time
+	if !at.IsZero() {
+		timer := time.NewTimer(time.Until(at))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-wake:
+	case <-alarm:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // recover takes up unfinished runs: those that may have been handed over are
@@ -121,11 +139,11 @@ func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
 		switch {
 		case run.Phase == PhaseHeld:
 		case run.Attempt > 0 || run.Accepted || run.Status.Terminal():
-			if s.queue.take(run.ID) {
+			if s.queue.take(run) {
 				s.startFollowing(ctx, g, run.ID)
 			}
 		default:
-			s.queue.push(run.Session, run.ID)
+			s.queue.push(run, true)
 		}
 	}
 	if len(runs) > 0 {

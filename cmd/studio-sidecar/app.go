@@ -17,6 +17,7 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfy"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/upload"
 	"github.com/comfygit-ai/studio-sidecar/static"
 )
 
@@ -30,6 +31,7 @@ type app struct {
 	catalog   *manifest.Catalog
 	store     *sqlite.Store
 	artifacts *artifact.Dir
+	uploads   *upload.Folder
 	executor  *comfy.Executor
 	studio    *sidecar.Studio
 	handler   http.Handler
@@ -37,7 +39,13 @@ type app struct {
 
 func newApp(ctx context.Context, cfg appConfig) (*app, error) {
 	a := &app{cfg: cfg, catalog: manifest.Open(cfg.env)}
-	if err := a.open(ctx); err != nil {
+	// Reading the environment and asking git take as long as opening the store.
+	var warm errgroup.Group
+	warm.Go(func() error {
+		a.catalog.Snapshot().Ref(ctx)
+		return nil
+	})
+	if err := errors.Join(a.open(ctx), warm.Wait()); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	return a, nil
@@ -53,10 +61,13 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.artifacts, err = artifact.Open(artifactPath); err != nil {
 		return err
 	}
+	if a.uploads, err = openUploads(cfg.env, artifactPath, cfg.log); err != nil {
+		return err
+	}
 	a.executor = comfy.New(comfy.Options{URL: cfg.ComfyURL, Artifacts: a.artifacts, Logger: cfg.log})
 	a.studio = sidecar.New(sidecar.Options{
 		Catalog: a.catalog, Store: a.store, Executor: a.executor,
-		Window: cfg.Window, RunLimit: cfg.runLimit(), Log: cfg.log,
+		Window: cfg.Window, RunLimit: cfg.runLimit(), Uploads: a.uploads, Log: cfg.log,
 	})
 	a.handler, err = routes.New(routes.Options{
 		Studio: a.studio, Artifacts: a.artifacts, Static: static.FS(), StaticDir: cfg.StaticDir,
@@ -124,6 +135,9 @@ func (a *app) close() error {
 	}
 	if a.artifacts != nil {
 		err = a.artifacts.Close()
+	}
+	if a.uploads != nil {
+		err = errors.Join(err, a.uploads.Close())
 	}
 	if a.store != nil {
 		err = errors.Join(err, a.store.Close())

@@ -28,6 +28,7 @@ var imports = map[string]map[string]string{
 		"github.com/fsnotify/fsnotify": "tells of changed folders",
 	},
 	"sidecar": {
+		"sidecar/upload":                 "the folder of the files that clients send",
 		"manifest":                       "contracts, inputs and graphs are its vocabulary",
 		"github.com/google/uuid":         "run and prompt ids",
 		"golang.org/x/sync/errgroup":     "owns the goroutines that follow runs",
@@ -35,6 +36,10 @@ var imports = map[string]map[string]string{
 	},
 	"sidecar/artifact": {
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
+	},
+	"sidecar/upload": {
+		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
+		"golang.org/x/sys/unix":              "locks tell whether somebody still writes a file",
 	},
 	"sidecar/sqlite": {
 		"sidecar":                  "what it stores",
@@ -67,7 +72,7 @@ var imports = map[string]map[string]string{
 	},
 	"static": {},
 	"cmd/studio-sidecar": {
-		"manifest": "wiring", "manifest/watch": "wiring", "sidecar": "wiring", "sidecar/sqlite": "wiring",
+		"sidecar/upload": "wiring", "manifest": "wiring", "manifest/watch": "wiring", "sidecar": "wiring", "sidecar/sqlite": "wiring",
 		"sidecar/artifact": "wiring", "sidecar/comfy": "wiring", "sidecar/comfyfake": "the demo's ComfyUI",
 		"routes": "wiring", "static": "wiring",
 		"github.com/alecthomas/kong": "the command line",

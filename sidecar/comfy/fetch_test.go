@@ -229,6 +229,13 @@ func TestFetchTakesItsTime(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
+	t.Run("the_address_is_kept_without_a_slash_at_its_end", func(t *testing.T) {
+		exec := comfy.New(comfy.Options{URL: "http://127.0.0.1:9/path/"})
+		defer exec.Close()
+		if got := exec.URL(); got != "http://127.0.0.1:9/path" {
+			t.Error(got)
+		}
+	})
 	t.Run("of_a_comfyui", func(t *testing.T) {
 		for _, generation := range []comfyfake.Generation{comfyfake.V0_3_64, comfyfake.V0_33_0} {
 			bubble(t, comfyfake.Options{Generation: generation}, comfy.Options{}, func(r *rig) {

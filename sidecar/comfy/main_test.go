@@ -77,7 +77,7 @@ func (r *rig) listen() {
 	go func() { done <- r.exec.Watch(ctx, r.news.report) }()
 	r.stop = func() {
 		cancel()
-		if err := <-done; err != context.Canceled { //nolint:errorlint // Watch returns the context's error itself
+		if err := <-done; err != context.Canceled {
 			r.Errorf("Watch = %v", err)
 		}
 		r.stop = func() {}
@@ -238,4 +238,10 @@ func (r *rig) requests(method, path string) []comfyfake.Request {
 		}
 	}
 	return list
+}
+
+// stuck dials into nowhere.
+func stuck(ctx context.Context, _, _ string) (net.Conn, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }

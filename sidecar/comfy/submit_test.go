@@ -115,6 +115,9 @@ func TestSubmit(t *testing.T) {
 func answers(status int, kind, body string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
+		if status == http.StatusFound {
+			w.Header().Set("Location", "/elsewhere")
+		}
 		w.WriteHeader(status)
 		io.WriteString(w, body)
 	})

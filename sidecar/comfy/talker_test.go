@@ -16,8 +16,7 @@ import (
 // talker is a ComfyUI whose socket says what it is told to, and that accepts
 // every prompt.
 type talker struct {
-	first func(ctx context.Context, c *websocket.Conn) // nil: the usual status
-	then  func(ctx context.Context, c *websocket.Conn)
+	then func(ctx context.Context, c *websocket.Conn) // after the first status
 	comfyUI
 }
 
@@ -34,11 +33,7 @@ func (f talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer c.CloseNow()
-		if f.first == nil {
-			say(r.Context(), c, `{"type":"status","data":{"status":{"exec_info":{"queue_remaining":0}},"sid":"x"}}`)
-		} else {
-			f.first(r.Context(), c)
-		}
+		say(r.Context(), c, `{"type":"status","data":{"status":{"exec_info":{"queue_remaining":0}},"sid":"x"}}`)
 		if f.then != nil {
 			f.then(r.Context(), c)
 		}

@@ -72,6 +72,14 @@ type textCell string
 
 // Scan implements [sql.Scanner].
 func (c *textCell) Scan(value any) error {
+	switch v := value.(type) {
+	case string:
+		*c = textCell(v)
+		return nil
+	case nil:
+		*c = ""
+		return nil
+	}
 	var text sql.NullString
 	err := text.Scan(value)
 	*c = textCell(text.String)

@@ -18,13 +18,14 @@ func clone(r *sidecar.Run) *sidecar.Run {
 	c.Items = slices.Clone(r.Items)
 	c.Nodes = slices.Clone(r.Nodes)
 	c.Deleted = slices.Clone(r.Deleted)
+	c.Uploads = slices.Clone(r.Uploads)
 	c.HeadHash = slices.Clone(r.HeadHash)
 	return &c
 }
 
 // Create adds a run with all that belongs to it, the events that tell of it
 // and the data that it refers to, in one transaction. A run that is there
-// already is ErrExists.
+// already is ErrExists. The data of blobs must not be changed afterwards.
 func (s *Store) Create(ctx context.Context, run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.Blob) error {
 	own, told := clone(run), slices.Clone(events)
 	err := s.Do(ctx, func(tx *Tx) error { return tx.Create(own, told, blobs...) })

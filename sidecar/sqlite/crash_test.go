@@ -1,3 +1,5 @@
+//go:build unix
+
 package sqlite_test
 
 import (
@@ -12,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
@@ -52,7 +53,7 @@ func TestKilled(t *testing.T) {
 	}
 	for range *kills {
 		writer := start(t, "many", path)
-		for range 20 + choose.IntN(200) {
+		for range 20 + choose.IntN(100) {
 			if !writer.lines.Scan() {
 				break
 			}
@@ -126,7 +127,7 @@ func TestPowerCut(t *testing.T) {
 		if int(store.Head()) != runs || runs < acknowledged {
 			t.Errorf("cut at %d: %d runs, %d events, %d were acknowledged", at, runs, store.Head(), acknowledged)
 		}
-		for n := 1; n <= runs; n++ {
+		for n := max(1, runs-2); n <= runs; n++ {
 			read(t, store, newRun("alice", n).ID)
 		}
 		closeStore(t, store)
@@ -222,21 +223,6 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := store.Verify(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not within 10 s", what)
-		}
 	}
 }
 

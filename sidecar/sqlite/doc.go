@@ -3,7 +3,8 @@
 //
 // The file is shared with the reference, comfygit-studio: its five tables are
 // as it makes them, and where they disagree with ours they win. Ours stand
-// beside them: run_state, node_runs, events, blobs, sidecar_meta.
+// beside them: run_state, node_runs, events, blobs, files,
+// sidecar_meta.
 //
 // # Writing
 //

@@ -139,9 +139,9 @@ func (s *Store) Version(scope sidecar.Scope) int64 { return s.versions.of(scope)
 // them, or 1,024 when limit is 0 or less: those of scope and those for
 // everybody; of one run when run is not empty. [sidecar.ErrTrimmed] when some
 // of them are gone, and when after is beyond the newest: the reader's number
-// is of another file.
+// is of another file. The JSON of a record must not be changed.
 func (s *Store) Events(ctx context.Context, scope sidecar.Scope, run sidecar.RunID, after sidecar.Seq, limit int) ([]sidecar.Record, error) {
-	if limit <= 0 || limit > tailLength {
+	if limit <= 0 {
 		limit = tailLength
 	}
 	after = max(after, 0)

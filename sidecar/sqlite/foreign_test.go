@@ -321,6 +321,13 @@ func TestRefusedUntouched(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"a_file_of_ours_without_a_table", "damaged", func(t *testing.T, path string) {
+			closeStore(t, open(t, path))
+			raw(t, path, "DROP TABLE events")
+			if err := os.Remove(path + ".lock"); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"a_page_of_nothing", "damaged", page(func(b []byte) { clear(b[4096:8192]) })},
 		{"a_schema_of_nonsense", "damaged", page(func(b []byte) { copy(b[100:], bytes.Repeat([]byte{0xff}, 200)) })},
 		{"a_page_size_of_nonsense", "damaged", page(func(b []byte) { b[16], b[17] = 3, 3 })},

@@ -16,7 +16,7 @@ const (
 	// applicationID is "SSid" in ASCII.
 	applicationID = 0x53536964
 	// schemaVersion is the number of the newest migration.
-	schemaVersion = 1
+	schemaVersion = 2
 	// checkedSize is how large a file may be to be checked page by page at
 	// each start: some 50 ms. Larger ones are by Verify.
 	checkedSize = 32 << 20
@@ -38,6 +38,22 @@ var requiredColumns = map[string][]string{
 	"runs":             runTable.columns,
 	"output_slots":     slotTable.columns,
 	"gallery_items":    without(itemTable.columns, "slot_id"),
+}
+
+// ownColumns are those without which a file of ours is not whole, by the
+// migration that made them.
+var ownColumns = map[int64]map[string][]string{
+	1: {
+		"sidecar_meta": {"key", "value"},
+		"run_state":    append([]string{"retained_from", "base_hash"}, without(stateTable.columns, "uploads")...),
+		"node_runs":    nodeTable.columns,
+		"events":       {"seq", "run_id", "scope", "revision", "type", "targets", "at", "hash"},
+		"blobs":        {"sha256", "size", "data"},
+	},
+	2: {
+		"files":     fileTable.columns,
+		"run_state": {"uploads"},
+	},
 }
 
 func without(columns []string, name string) []string {
@@ -190,7 +206,26 @@ func inspectTables(ctx context.Context, db *sql.DB, path string, size int64) err
 	if err != nil {
 		return opening(path, err)
 	}
+	if id == applicationID {
+		if err := checkOwnTables(path, tables, version); err != nil {
+			return err
+		}
+	}
 	return checkTables(path, tables)
+}
+
+func checkOwnTables(path string, tables map[string][]string, version int64) error {
+	for since, own := range ownColumns {
+		if version < since {
+			continue
+		}
+		for name, columns := range own {
+			if missing := missingOf(columns, tables[name]); len(missing) > 0 {
+				return damaged(path, fmt.Errorf("table %s lacks %s", name, strings.Join(missing, ", ")))
+			}
+		}
+	}
+	return nil
 }
 
 func opening(path string, err error) error {

@@ -242,11 +242,11 @@ func (s *Store) release() error {
 	if s.writeDB != nil {
 		errs = append(errs, s.writeDB.Close())
 	}
-	if s.folder != "" {
-		errs = append(errs, os.RemoveAll(s.folder))
-	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.release())
+	}
+	if s.folder != "" {
+		errs = append(errs, os.RemoveAll(s.folder))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)

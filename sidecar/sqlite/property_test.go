@@ -3,7 +3,6 @@ package sqlite_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
-	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
 // anySignal draws news about a run, sensible or not.
@@ -38,67 +36,51 @@ func anySignal(t *rapid.T) sidecar.Signal {
 	return sig
 }
 
-// TestSnapshotsSurvive: whatever happens to runs, they read the same after a
-// new start, and as Update returned them.
+// TestSnapshotsSurvive: whatever happens to runs, they read as Update returned
+// them, and the same after a new start.
 func TestSnapshotsSurvive(t *testing.T) {
 	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "state.db")
+	store := open(t, path)
+	want := map[sidecar.RunID]*sidecar.Run{}
+	n := 0
 	rapid.Check(t, func(t *rapid.T) {
-		folder, err := os.MkdirTemp("", "snapshots")
+		n++
+		run := newRun("alice", n)
+		if err := store.Create(ctx, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range rapid.IntRange(1, 12).Draw(t, "signals") {
+			sig := anySignal(t)
+			moved, err := store.Update(ctx, run.ID, func(r *sidecar.Run) ([]sidecar.Event, error) {
+				return r.Apply(sig, birth.Add(time.Duration(i)*time.Minute)), nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := store.Run(ctx, run.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmpDiff(moved, got); d != "" {
+				t.Fatalf("-returned +read:\n%s", d)
+			}
+			if len(got.Items) > 0 && rapid.IntRange(0, 9).Draw(t, "delete") == 0 {
+				if ok, err := store.DeleteItem(ctx, "alice", got.Items[0].ID); !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+			}
+		}
+		last, err := store.Run(ctx, run.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(folder)
-		path := filepath.Join(folder, "state.db")
-		begin := func() *sqlite.Store {
-			store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return store
-		}
-		store := begin()
-		defer func() { _ = store.Close() }()
-		want := map[sidecar.RunID]*sidecar.Run{}
-		for n := range 2 {
-			run := newRun("alice", n)
-			if err := store.Create(ctx, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
-				t.Fatal(err)
-			}
-			for i := range rapid.IntRange(0, 12).Draw(t, "signals") {
-				sig := anySignal(t)
-				moved, err := store.Update(ctx, run.ID, func(r *sidecar.Run) ([]sidecar.Event, error) {
-					return r.Apply(sig, birth.Add(time.Duration(i)*time.Minute)), nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				want[run.ID] = moved
-				if len(moved.Items) > 0 && rapid.IntRange(0, 9).Draw(t, "delete") == 0 {
-					if ok, err := store.DeleteItem(ctx, "alice", moved.Items[0].ID); !ok || err != nil {
-						t.Fatal(ok, err)
-					}
-					if want[run.ID], err = store.Run(ctx, run.ID); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-		}
-		if err := store.Close(); err != nil {
-			t.Fatal(err)
-		}
-		store = begin()
-		for id, run := range want {
-			got, err := store.Run(ctx, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmpDiff(run, got); d != "" {
-				t.Errorf("-before +after:\n%s", d)
-			}
-		}
-		report, err := store.Verify(ctx)
-		if err != nil || len(report.Faults) > 0 {
-			t.Errorf("got %+v, %v", report, err)
-		}
+		want[run.ID] = last
 	})
+	closeStore(t, store)
+	store = open(t, path)
+	for id, run := range want {
+		diff(t, run, read(t, store, id))
+	}
+	sound(t, store)
 }

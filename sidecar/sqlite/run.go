@@ -28,14 +28,14 @@ func scanRun(row scanner) (*storedRun, error) {
 	var c [12]textCell
 	var s struct {
 		id, phase, outcome, code, prompt, due, contract, graph, environment, manifest textCell
-		digest, issues, deleted, started, finished, updated                           textCell
+		digest, issues, deleted, started, finished, updated, uploads                  textCell
 		revision, attempt, accepted                                                   numberCell
 		head                                                                          []byte
 	}
 	err := row.Scan(&c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &c[10], &c[11],
 		&s.id, &s.revision, &s.head, &s.phase, &s.outcome, &s.code, &s.attempt, &s.accepted,
 		&s.prompt, &s.due, &s.contract, &s.graph, &s.environment, &s.manifest,
-		&s.digest, &s.issues, &s.deleted, &s.started, &s.finished, &s.updated)
+		&s.digest, &s.issues, &s.deleted, &s.started, &s.finished, &s.updated, &s.uploads)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +63,9 @@ func scanRun(row scanner) (*storedRun, error) {
 			return nil, fmt.Errorf("read the deleted items of run %s: %w", run.ID, err)
 		}
 	}
+	if run.Uploads, err = uploadsOf(s.uploads); err != nil {
+		return nil, err
+	}
 	return run, nil
 }
 
@@ -87,7 +90,7 @@ func stateRow(r *sidecar.Run, updated string) []any {
 		int64(r.Attempt), flag(r.Accepted), string(r.Prompt), sidecar.FormatTime(r.DueAt),
 		string(r.ContractRef), string(r.Graph), document(r.EnvironmentRef), r.ManifestRevision,
 		r.PromptDigest, document(r.Issues), deleted,
-		sidecar.FormatTime(r.StartedAt), sidecar.FormatTime(r.FinishedAt), updated,
+		sidecar.FormatTime(r.StartedAt), sidecar.FormatTime(r.FinishedAt), updated, uploadsCell(r.Uploads),
 	}
 }
 

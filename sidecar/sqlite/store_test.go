@@ -246,6 +246,42 @@ func TestStore(t *testing.T) {
 		diff(t, want, read(t, store, want.ID))
 	})
 
+	t.Run("a_larger_transaction_is_all_or_nothing", func(t *testing.T) {
+		store := fresh(t)
+		refused := errors.New("refused")
+		for _, answer := range []error{refused, nil} {
+			err := store.Do(ctx, func(tx *sqlite.Tx) error {
+				run := newRun("alice", 1)
+				if err := tx.Create(run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+					return err
+				}
+				moved, err := tx.Update(run.ID, func(r *sidecar.Run) ([]sidecar.Event, error) {
+					return r.Apply(sidecar.Signal{Kind: sidecar.SignalHanding}, birth), nil
+				})
+				if err != nil {
+					return err
+				}
+				seen, err := tx.Run(run.ID)
+				diff(t, moved, seen)
+				if err != nil {
+					return err
+				}
+				return answer
+			})
+			if err != answer {
+				t.Errorf("got %v", err)
+			}
+			_, err = store.Run(ctx, newRun("alice", 1).ID)
+			if answer != nil && !errors.Is(err, sidecar.ErrNotFound) || answer == nil && err != nil {
+				t.Errorf("got %v", err)
+			}
+		}
+		if store.Head() != 2 {
+			t.Errorf("head %d", store.Head())
+		}
+		sound(t, store)
+	})
+
 	t.Run("what_is_unknown_is_not_found", func(t *testing.T) {
 		store := fresh(t)
 		_, run := store.Run(ctx, "run_x")

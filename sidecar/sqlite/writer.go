@@ -64,7 +64,8 @@ func (s *Store) Trouble() error {
 // durable. It is the only way to write. When ctx ends first, Do returns its
 // error, but the change goes on. change may be run again, with others, before
 // Do returns; an error of change, or a panic, undoes what it wrote and nothing
-// else. An error of the storage is a *sidecar.Error.
+// else. An error of the storage is a *sidecar.Error. change uses the Tx alone:
+// a call of the Store would wait for itself.
 func (s *Store) Do(ctx context.Context, change func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -208,6 +209,7 @@ func (w *writer) commit(group []*request) *request {
 			continue
 		}
 		if tx.fault != nil {
+			req.settled = false
 			w.rollback()
 			w.fault(group, tx.fault)
 			return nil

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -46,8 +48,8 @@ func notes(t *testing.T, store *sqlite.Store, like string) int {
 	return count(t, store, "SELECT count(*) FROM sessions WHERE session_id LIKE '"+like+"'")
 }
 
-// together calls Do for each function from a goroutine of its own, while the
-// writer is held, and returns their errors in order.
+// together makes one group of the functions, in this order, and returns their
+// errors. It works in a bubble alone, which knows when a caller waits.
 func together(t *testing.T, store *sqlite.Store, changes ...func(*sqlite.Tx) error) []error {
 	t.Helper()
 	release := hold(t, store)
@@ -55,10 +57,16 @@ func together(t *testing.T, store *sqlite.Store, changes ...func(*sqlite.Tx) err
 	var calls sync.WaitGroup
 	for i, change := range changes {
 		calls.Go(func() { errs[i] = store.Do(context.Background(), change) })
+		synctest.Wait()
 	}
 	release()
 	calls.Wait()
 	return errs
+}
+
+// bubble runs a subtest in a bubble of its own.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 func TestGroups(t *testing.T) {
@@ -90,7 +98,7 @@ func TestGroups(t *testing.T) {
 		}
 	})
 
-	t.Run("who_fails_before_writing_fails_alone", func(t *testing.T) {
+	bubble(t, "who_fails_before_writing_fails_alone", func(t *testing.T) {
 		store := fresh(t)
 		refused := errors.New("refused")
 		before := store.Stats()
@@ -99,15 +107,17 @@ func TestGroups(t *testing.T) {
 			func(*sqlite.Tx) error { return refused },
 			func(tx *sqlite.Tx) error { return note(tx, "b") })
 		diff(t, []bool{true, false, true}, []bool{errs[0] == nil, errs[1] == nil, errs[2] == nil})
+		after := store.Stats()
 		if errs[1] != refused || notes(t, store, "_") != 2 {
 			t.Errorf("got %v", errs)
 		}
-		if after := store.Stats(); after.Rollbacks != before.Rollbacks {
-			t.Error("the group was rolled back")
+		// One for the function that held the writer, one for the group.
+		if after.Rollbacks != before.Rollbacks || after.Transactions != before.Transactions+2 {
+			t.Errorf("from %+v to %+v", before, after)
 		}
 	})
 
-	t.Run("who_fails_after_writing_leaves_nothing_and_harms_nobody", func(t *testing.T) {
+	bubble(t, "who_fails_after_writing_leaves_nothing_and_harms_nobody", func(t *testing.T) {
 		store := fresh(t)
 		refused := errors.New("refused")
 		var changes []func(*sqlite.Tx) error
@@ -132,7 +142,7 @@ func TestGroups(t *testing.T) {
 		}
 	})
 
-	t.Run("events_of_a_group_run_again_are_numbered_without_gaps", func(t *testing.T) {
+	bubble(t, "events_of_a_group_run_again_are_numbered_without_gaps", func(t *testing.T) {
 		store := fresh(t)
 		tell := func(then error) func(*sqlite.Tx) error {
 			return func(tx *sqlite.Tx) error {
@@ -151,7 +161,7 @@ func TestGroups(t *testing.T) {
 		sound(t, store)
 	})
 
-	t.Run("a_panic_is_the_callers_error", func(t *testing.T) {
+	bubble(t, "a_panic_is_the_callers_error", func(t *testing.T) {
 		store := fresh(t)
 		errs := together(t, store,
 			func(tx *sqlite.Tx) error { return note(tx, "a") },
@@ -170,7 +180,33 @@ func TestGroups(t *testing.T) {
 		}
 	})
 
-	t.Run("a_wrong_statement_is_the_callers_error", func(t *testing.T) {
+	bubble(t, "a_storage_error_fails_the_group_even_when_it_is_swallowed", func(t *testing.T) {
+		store := fresh(t)
+		own, broken := errors.New("own"), errors.New("broken")
+		errs := together(t, store,
+			func(*sqlite.Tx) error { return own },
+			func(tx *sqlite.Tx) error { return note(tx, "a") },
+			func(tx *sqlite.Tx) error { tx.Fail(broken); return nil },
+			func(tx *sqlite.Tx) error { return note(tx, "b") })
+		if errs[0] != own {
+			t.Errorf("who failed before anybody wrote got %v", errs[0])
+		}
+		for _, err := range errs[1:] {
+			var told *sidecar.Error
+			if !errors.As(err, &told) || told.Code != sidecar.CodeStorage || !errors.Is(err, broken) || !strings.Contains(told.Message, store.Path()) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if store.Trouble() == nil {
+			t.Error("there is no trouble")
+		}
+		until(t, "the trouble ends by itself", func() bool { return store.Trouble() == nil })
+		if notes(t, store, "_") != 0 {
+			t.Error("something was written")
+		}
+	})
+
+	bubble(t, "a_wrong_statement_is_the_callers_error", func(t *testing.T) {
 		store := fresh(t)
 		errs := together(t, store,
 			func(tx *sqlite.Tx) error { return note(tx, "a") },
@@ -197,11 +233,13 @@ func TestCallersContext(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("one_that_ends_while_it_waits_for_its_turn_writes_nothing", func(t *testing.T) {
+	bubble(t, "one_that_ends_while_it_waits_for_its_turn_writes_nothing", func(t *testing.T) {
+		store := fresh(t)
 		release := hold(t, store)
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- store.Do(ctx, func(tx *sqlite.Tx) error { return note(tx, "queued") }) }()
+		synctest.Wait()
 		cancel()
 		err := <-done
 		release()
@@ -231,6 +269,40 @@ func TestCallersContext(t *testing.T) {
 			t.Error("the change is lost")
 		}
 	})
+}
+
+// TestBubble: the store works where time is a test's own.
+func TestBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := sqlite.Open(context.Background(), sqlite.Options{Ephemeral: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeStore(t, store)
+		create(t, store, newRun("alice", 1))
+		release := hold(t, store)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := store.Do(ctx, func(*sqlite.Tx) error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		release()
+	})
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(30 * time.Second)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("%s: it does not", what)
+		}
+	}
 }
 
 func TestClose(t *testing.T) {
@@ -314,6 +386,15 @@ func TestLock(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		create(t, store, newRun("alice", 1))
+	})
+	t.Run("a_link_leads_to_the_same_lock", func(t *testing.T) {
+		link := filepath.Join(t.TempDir(), "link.db")
+		if err := os.Symlink(path, link); err != nil {
+			t.Skip(err)
+		}
+		if _, err := sqlite.Open(ctx, sqlite.Options{Path: link, LockWait: -1}); err == nil {
+			t.Error("opened twice")
+		}
 	})
 	t.Run("waiting_ends_with_the_context", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)

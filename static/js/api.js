@@ -13,6 +13,8 @@ export class ApiError extends Error {
     this.hint = body.hint ?? "";
     this.issues = body.issues ?? [];
     this.retryAfter = body.retryAfter;
+    this.runID = body.run_id ?? "";
+    this.nodeErrors = body.comfyui?.node_errors ?? {};
   }
 }
 

@@ -4,7 +4,8 @@ import { StudioElement } from "./element.js";
 import { form } from "./form.js";
 import { span } from "./format.js";
 import { kind } from "./item.js";
-import { contractKey, usual } from "./run.js";
+import { usual } from "./pace.js";
+import { contractKey } from "./run.js";
 import { store } from "./store.js";
 import { openMenu } from "./studio-menu.js";
 import { faultsSheet, manifestFaults } from "./studio-sheet.js";
@@ -26,7 +27,7 @@ class ContractPicker extends StudioElement {
     this.desc = h("p", { class: "desc grow" });
     this.reset = iconButton("reset", t("reset"), () => this.backToDefaults());
     this.tools = h("div", { class: "tools" }, this.desc, this.reset);
-    this.append(this.button, this.tools);
+    this.replaceChildren(this.button, this.tools);
   }
   render() {
     const contract = store.contract();

@@ -101,10 +101,11 @@ class Form {
   }
   get faulty() { return this.inputs.filter((i) => this.faults[i.name]); }
 
-  // refuse puts the issues of the server at their fields and gives those that belong to none.
-  refuse(issues) {
+  // refuse puts what the server or ComfyUI has against the inputs at their fields, and gives what
+  // belongs to none.
+  refuse({ issues = [], nodeErrors = {} }) {
     const rest = [];
-    for (const issue of issues.filter((i) => i.severity !== "warning")) {
+    for (const issue of [...issues, ...fromNodes(this.inputs, nodeErrors)].filter((i) => i.severity !== "warning")) {
       if (this.input(issue.input_name)) this.faults[issue.input_name] = issue.message;
       else rest.push(issue);
     }
@@ -120,6 +121,16 @@ class Form {
     }
     return body;
   }
+}
+
+// fromNodes finds the inputs behind what ComfyUI has against those of its nodes.
+function fromNodes(inputs, nodes) {
+  return Object.entries(nodes).flatMap(([id, node]) => (node.errors ?? []).map((e) => {
+    const key = e.extra_info?.input_name ?? "";
+    const input = inputs.find((i) => String(i.api_node_id ?? i.node_id) === id && (i.api_field_key ?? i.field_key) === key);
+    const words = e.details || e.message || "";
+    return { input_name: input?.name, message: words.startsWith(key + " - ") ? words.slice(key.length + 3) : `${node.class_type}: ${words}` };
+  }));
 }
 
 export const form = new Form();

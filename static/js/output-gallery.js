@@ -9,6 +9,7 @@ import { more } from "./stream.js";
 import { t } from "./words.js";
 
 const CHIPS = ["all", "image", "video", "audio", "other", "failed"];
+const GHOSTS = [1, 2, 3, 4, 5, 6];   // places shown until the first outputs are read
 
 class OutputGallery extends StudioElement {
   static topics = ["items", "runs", "contracts", "view"];
@@ -18,14 +19,16 @@ class OutputGallery extends StudioElement {
   build() {
     this.find = h("input", { type: "search", oninput: () => { this.search = this.find.value.trim(); this.render(); } });
     this.chips = CHIPS.map((c) => h("button", { type: "button", class: "chip", "aria-pressed": "false", onclick: () => this.filter(c) }, t("gallery." + c)));
+    this.chipRow = h("div", { class: "chips", role: "group", "aria-label": t("gallery.filters") }, this.chips);
     const wide = iconButton("wide", t("gallery.wide"), () => { store.wide = !store.wide; store.change("view"); }, "opt");
     this.wide = wide;
     this.grid = h("div", { class: "grid", role: "list", "aria-label": t("gallery.list"), onkeydown: (e) => this.key(e), onfocusin: (e) => this.hold(e.target.closest(".open")) });
     this.foot = h("div", { class: "more", hidden: true });
     this.empty = h("div", { class: "empty", hidden: true });
     this.scroll = h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": t("gallery.list") }, this.grid, this.empty, this.foot);
-    this.append(h("div", { class: "gal-head" }, h("div", { class: "row" }, h("label", { class: "in is-group" }, icon("search"), h("span", { class: "sr" }, t("gallery.search.label")), this.find), wide),
-      h("div", { class: "chips", role: "group", "aria-label": t("gallery.filters") }, this.chips)), this.scroll);
+    this.replaceChildren(h("div", { class: "gal-head" }, h("div", { class: "row" }, h("label", { class: "in is-group" }, icon("search"), h("span", { class: "sr" }, t("gallery.search.label")), this.find), wide),
+      this.chipRow), this.scroll);
+    if (!store.galleryRead) this.grid.replaceChildren(...GHOSTS.map(() => h("i", { class: "ghost tile", "aria-hidden": "true" })));
     store.addEventListener("progress", () => this.renderRuns());
     new IntersectionObserver(([e]) => e.isIntersecting && more(), { root: this.scroll, rootMargin: "800px" }).observe(this.foot);
   }
@@ -37,11 +40,7 @@ class OutputGallery extends StudioElement {
 
   fits(item) {
     if (this.search && !matches(item, this.search)) return false;
-    if (this.chip === "all") return true;
-    if (this.chip === "failed") return item.status === "error";
-    if (item.status === "error") return false;
-    const k = kind(item);
-    return this.chip === "other" ? !["image", "video", "audio"].includes(k) : k === this.chip;
+    return this.chip === "all" || this.chip === chipOf(item);
   }
 
   // entries are the rows of the grid: runs on their way, then days and outputs.
@@ -61,15 +60,26 @@ class OutputGallery extends StudioElement {
 
   render() {
     const list = this.entries(), n = store.shown.length;
-    keyed(this.grid, list, (e) => e.key, make, update);
+    if (list.length || store.galleryRead) keyed(this.grid, list, (e) => e.key, make, update);
     attr(this.find, "placeholder", n ? t("gallery.search", { n: count(n) + (store.hasMore ? "+" : "") }) : t("gallery.search.label"));
-    this.chips.forEach((c, i) => { const on = CHIPS[i] === this.chip; c.classList.toggle("is-on", on && this.chip !== "all"); attr(c, "aria-pressed", String(on)); });
+    this.renderChips();
     attr(this.wide, "aria-pressed", String(store.wide));
     this.foot.hidden = !store.hasMore;
     if (store.moreFailed) this.foot.replaceChildren(h("button", { type: "button", class: "btn is-small", onclick: more }, t("gallery.more.failed") + " " + t("try")));
     else text(this.foot, t("gallery.more"));
     this.renderEmpty(list.length === 0);
     this.hold(this.held?.isConnected ? this.held : this.grid.querySelector(".open"));
+  }
+  // renderChips offers the kinds that are there; one kind alone needs no filter.
+  renderChips() {
+    const there = new Set(store.shown.map(chipOf));
+    this.chipRow.hidden = there.size < 2 && this.chip === "all";
+    this.chips.forEach((el, i) => {
+      const chip = CHIPS[i], on = chip === this.chip;
+      el.hidden = chip !== "all" && !on && !there.has(chip) && !store.hasMore;
+      el.classList.toggle("is-on", on && chip !== "all");
+      attr(el, "aria-pressed", String(on));
+    });
   }
   // renderRuns brings only the running tiles up to date, many times a second.
   renderRuns() {
@@ -129,6 +139,13 @@ class OutputGallery extends StudioElement {
     deed(item);
     if (deed === remove) next?.focus();
   }
+}
+
+// chipOf is the filter that an output belongs to.
+function chipOf(item) {
+  if (item.status === "error") return "failed";
+  const k = kind(item);
+  return ["image", "video", "audio"].includes(k) ? k : "other";
 }
 
 function make(entry) {

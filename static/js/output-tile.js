@@ -4,8 +4,9 @@ import { at, time } from "./format.js";
 import { contractName, extension, kind, name, textOf } from "./item.js";
 import { openViewer } from "./open-viewer.js";
 import { pretty } from "./output-show.js";
-import { previewOf } from "./previews.js";
-import { errorText, isHeld, isRunning, percent, share } from "./run.js";
+import { developed, previewOf } from "./previews.js";
+import { percent, share } from "./pace.js";
+import { fault, isRunning } from "./run.js";
 import { store } from "./store.js";
 import { t } from "./words.js";
 
@@ -21,7 +22,7 @@ class OutputTile extends HTMLElement {
     if (state === this.state) return;
     this.state = state;
     if (item.status === "error") this.#fault(item);
-    else if (kind(item) === "image") this.#picture(item, h("img", { class: "pic", src: item.url, alt: "", loading: "lazy", decoding: "async" }));
+    else if (kind(item) === "image") this.#picture(item, developed(item.run_id, h("img", { class: "pic", src: item.url, alt: "", loading: "lazy", decoding: "async" })));
     else if (kind(item) === "video") this.#video(item);
     else this.#card(item);
   }
@@ -36,7 +37,7 @@ class OutputTile extends HTMLElement {
 
   // ── runs ──
   #run(run) {
-    const running = isRunning(run), state = running ? "running" : isHeld(run) ? "held" : "waiting";
+    const running = isRunning(run), state = running ? "running" : store.isHeld(run) ? "held" : "waiting";
     if (state !== this.state) {
       this.state = state;
       if (running) this.#running(run);
@@ -67,7 +68,7 @@ class OutputTile extends HTMLElement {
   }
 
   // ── outputs ──
-  #picture(item, ...content) {
+  #picture(item, content) {
     this.className = "tile";
     this.replaceChildren(this.#open(t("tile.open", { name: name(item) }), () => openViewer(item.id), content),
       h("span", { class: "cap cut" }, name(item)), this.#tools(item));
@@ -100,7 +101,7 @@ class OutputTile extends HTMLElement {
   }
   #fault(item) {
     this.className = "tile is-fault";
-    const words = errorText(item.error) || errorText(store.runs.get(item.run_id)?.error);
+    const words = fault(store.runs.get(item.run_id), item).brief;
     this.replaceChildren(this.#open(null, () => { store.look({ item: String(item.id) }); store.wide = false; store.setView("live"); },
       h("span", { class: "sr" }, name(item)), h("span", { class: "body" }, h("span", { class: "quote" }, words), h("span", { class: "foot" }, icon("warn"), h("b", { class: "cut" }, t("state.failed")), h("span", { class: "num" }, at(time(item.createdAt)))))));
   }

@@ -11,6 +11,7 @@ import { t } from "./words.js";
 
 const ZOOMS = [0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6];
 const STRIP = 4;   // neighbours to each side
+const LARGEST_FIT = 2;   // small pictures are enlarged, yet not into mush
 
 // One output over the whole page, with what made it.
 class OutputViewer extends HTMLElement {
@@ -97,7 +98,7 @@ class OutputViewer extends HTMLElement {
   // fit is the scale at which the whole picture is seen, in picture dots per screen dot.
   get fit() {
     const { naturalWidth: w, naturalHeight: high } = this.shown, dots = devicePixelRatio;
-    return w ? Math.min(1, (this.view.clientWidth - 24) * dots / w, (this.view.clientHeight - 24) * dots / high) : 1;
+    return w ? Math.min(LARGEST_FIT, (this.view.clientWidth - 24) * dots / w, (this.view.clientHeight - 24) * dots / high) : 1;
   }
   fitted() { if (this.isPicture && this.shown.naturalWidth && this.view.clientWidth) this.set(this.zoom); }
   // set shows the picture at a scale; 0 fits it into the view. The middle of what is seen stays.

@@ -2,9 +2,11 @@ import { launch } from "./actions.js";
 import { attr, h, icon, iconButton, part, text } from "./dom.js";
 import { StudioElement } from "./element.js";
 import { form } from "./form.js";
-import { wholeSpan } from "./format.js";
+import { span, wholeSpan } from "./format.js";
+import { kind } from "./item.js";
 import { previewOf } from "./previews.js";
-import { contractKey, isRunning, left, nodeName, percent, share, since, usual } from "./run.js";
+import { left, percent, rest, share, usual } from "./pace.js";
+import { contractKey, isRunning, nodeName, took } from "./run.js";
 import { store } from "./store.js";
 import { refreshHealth } from "./stream.js";
 import { title } from "./value.js";
@@ -29,7 +31,7 @@ class RunBar extends StudioElement {
     this.noteWhen = h("span");
     this.noteAhead = h("span");
     this.note = h("p", { class: "note num" }, this.noteWhen, this.noteAhead);
-    this.append(this.peek, h("div", { class: "runbar" }, this.wrong,
+    this.replaceChildren(this.peek, h("div", { class: "runbar" }, this.wrong,
       h("div", { class: "go" }, h("div", { class: "times", role: "group", "aria-label": t("run.times") }, this.fewer, this.output, this.more), h("div", { class: "run" }, this.button)), this.note));
   }
   buildPeek() {
@@ -67,13 +69,17 @@ class RunBar extends StudioElement {
     this.render();
   }
   refused(e) {
-    const rest = form.refuse(e.issues ?? []);
+    const others = form.refuse(e);
+    if (e.runID && e.status < 500) store.refuse(e.runID);
     if (form.faulty.length) this.lookAtFault();
     if (e.status === 429) this.problem = t("run.full");
-    else if (rest.length) this.problem = rest.map((i) => i.message).join(" ");
+    else if (others.length) this.problem = others.map((i) => i.message).join(" ");
     else if (!form.faulty.length) this.problem = [e.message, e.hint].filter(Boolean).join(" ");
   }
-  lookAtFault() { document.querySelector("run-form").dispatchEvent(new Event("studio-look")); }
+  lookAtFault() {
+    store.setView("make");
+    document.querySelector("run-form").dispatchEvent(new Event("studio-look"));
+  }
 
   render() {
     const { faulty } = form.contract ? form : { faulty: [] };
@@ -93,7 +99,7 @@ class RunBar extends StudioElement {
     const ahead = store.active.length, wait = this.wait();
     this.note.hidden = isWrong || !store.contract();
     text(this.noteWhen, store.away ? t("run.note.away") : !ahead ? t("run.note.now") : wait === null ? t("run.note.after", { n: ahead }) : t("run.note.soon", { span: wholeSpan(wait) }));
-    text(this.noteAhead, ahead && wait !== null && !store.away ? t("run.note.after", { n: ahead }) : "");
+    text(this.noteAhead, ahead && wait !== null && !store.away ? t("run.note.before", { n: ahead }) : "");
   }
   // wait is what the runs before may still take; null when one of them has no known pace.
   wait() {
@@ -101,14 +107,29 @@ class RunBar extends StudioElement {
     for (const run of store.active) {
       const whole = usual(contractKey(run));
       if (whole === null) return null;
-      ms += isRunning(run) ? Math.max(1000, whole - (Date.now() - since(run))) : whole;
+      ms += isRunning(run) ? Math.max(1000, rest(run, Date.now())) : whole;
     }
     return ms;
   }
   renderPeek() {
-    const [run] = store.active;
-    this.peek.hidden = !run || !isRunning(run);
+    const [run] = store.active, news = store.runs.get(store.news);
+    this.peek.hidden = !news && !(run && isRunning(run));
     if (this.peek.hidden) return;
+    this.peekThread.hidden = !(run && isRunning(run));
+    if (this.peekThread.hidden) this.peekNews(news);
+    else this.peekLive(run);
+  }
+  // peekNews stays until the run that has just ended is looked at.
+  peekNews(run) {
+    const output = store.outputsOf(run.run_id).find((i) => kind(i) === "image"), failed = run.status === "error", ms = took(run);
+    this.peekPic.hidden = !output;
+    if (output) attr(this.peekPic, "src", output.url);
+    this.peek.classList.toggle("is-bad", failed);
+    text(this.peekBold, t(failed ? "state.failed" : "state.done"));
+    text(this.peekWords, [store.nameOf(run), ms >= 100 ? span(ms) : ""].filter(Boolean).join(" · "));
+  }
+  peekLive(run) {
+    this.peek.classList.remove("is-bad");
     const done = percent(run), url = previewOf(run.run_id), waiting = store.active.length - 1;
     this.peekPic.hidden = !url;
     if (url) attr(this.peekPic, "src", url);

@@ -20,6 +20,7 @@ class RunForm extends StudioElement {
 
   render() {
     const contract = store.contract();
+    if (!contract && !store.contracts) return;   // what stands in their place stays until they are read
     // the same contract, read again, keeps its fields and what is typed in them
     const shape = contract ? contractKey(contract) + write(contract.inputs) : "";
     if (shape === this.shape) return;

@@ -3,7 +3,8 @@ import { attr, h, icon, iconButton, keyed, part, text } from "./dom.js";
 import { StudioElement } from "./element.js";
 import { wholeSpan } from "./format.js";
 import { previewOf } from "./previews.js";
-import { contractKey, facts, isHeld, isRunning, isStopping, left, nodeName, percent, seedOf, share, since, usual } from "./run.js";
+import { facts, left, percent, rest, share, usual } from "./pace.js";
+import { contractKey, isRunning, isStopping, nodeName, seedOf } from "./run.js";
 import { store } from "./store.js";
 import { sheet } from "./studio-sheet.js";
 import { t } from "./words.js";
@@ -11,23 +12,24 @@ import { t } from "./words.js";
 const ASK_FROM = 4;   // as many runs are worth a question
 
 class RunQueue extends StudioElement {
-  static topics = ["runs", "progress", "clock", "link", "contracts", "health"];
+  static topics = ["show", "runs", "progress", "clock", "link", "contracts", "health"];
 
   build() {
     this.counts = h("span", { class: "faint num" });
     this.all = h("button", { type: "button", class: "btn is-small is-quiet", onclick: () => this.cancelAll() }, t("queue.cancel.all"));
     this.jobs = h("ol", { class: "jobs" });
-    this.append(h("header", null, h("h2", null, t("queue")), this.counts, h("span", { class: "grow" }), this.all), this.jobs);
+    this.append(h("header", null, h("h2", null, t("queue")), this.counts, h("span", { class: "grow" }), this.all), this.jobs, h("p", { class: "hint" }, t("queue.empty.text")));
   }
   render() {
     const runs = store.active;
     this.classList.toggle("is-empty", !runs.length);
+    this.classList.toggle("is-shown", runs.length === 1 && store.onStage.run === runs[0]);   // the stage says it all
     this.all.hidden = !runs.length;
     text(this.counts, counts(runs));
     let before = 0;
     keyed(this.jobs, runs, (r) => r.run_id, (r) => job(r), (el, r) => {
       update(el, r, runs.indexOf(r) + 1, before);
-      before = before === null || usual(contractKey(r)) === null ? null : before + rest(r);
+      before = before === null || usual(contractKey(r)) === null ? null : before + cost(r);
     });
   }
   cancelAll() {
@@ -44,7 +46,7 @@ function counts(runs) {
   return [running && t("queue.running", { n: running }), waiting && t("queue.waiting", { n: waiting })].filter(Boolean).join(", ") || t("queue.empty");
 }
 
-const rest = (run) => Math.max(1000, usual(contractKey(run)) - (isRunning(run) ? Date.now() - since(run) : 0));
+const cost = (run) => Math.max(1000, isRunning(run) ? rest(run, Date.now()) : usual(contractKey(run)));
 
 function job(run) {
   const label = store.nameOf(run);
@@ -59,7 +61,7 @@ function job(run) {
 }
 
 function update(el, run, place, before) {
-  const { parts } = el, running = isRunning(run), held = isHeld(run), done = percent(run);
+  const { parts } = el, running = isRunning(run), held = store.isHeld(run), done = percent(run);
   el.classList.toggle("is-running", running);
   el.classList.toggle("is-held", held);
   text(parts.name, store.nameOf(run));
@@ -73,14 +75,14 @@ function update(el, run, place, before) {
   text(parts.brief, running && done !== null && !isStopping(run) && store.link.state !== "lost" ? [`${done} %`, eta].filter(Boolean).join(" · ") : words);
   text(parts.pct, done === null ? "" : `${done}%`);
   text(parts.eta, eta);
-  const blind = done === null || store.link.state === "lost";
+  const blind = done === null || store.link.state === "lost" || store.away;
   parts.thread.classList.toggle("is-wait", blind && !isStopping(run));
   part(parts.thread, share(run));
   attr(parts.thread, "aria-valuenow", done);
 }
 
 function runningWords(run, done) {
-  if (store.link.state === "lost" && done !== null) return t("state.checking", { percent: done });
+  if ((store.link.state === "lost" || store.away) && done !== null) return t("state.checking", { percent: done });
   return [nodeName(run), facts(run, Date.now())[0]].join(" · ");
 }
 

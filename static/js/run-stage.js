@@ -5,8 +5,9 @@ import { atSeconds, span, time } from "./format.js";
 import { contractName, kind, name } from "./item.js";
 import { openViewer } from "./open-viewer.js";
 import { outputElement } from "./output-show.js";
-import { previewOf } from "./previews.js";
-import { facts, fault, isActive, isStopping, nodeName, percent, seedOf, share, since, took } from "./run.js";
+import { developed, previewOf } from "./previews.js";
+import { facts, percent, share } from "./pace.js";
+import { fault, isActive, isRunning, isStopping, nodeName, seedOf, since, took } from "./run.js";
 import { store } from "./store.js";
 import { t } from "./words.js";
 
@@ -20,7 +21,7 @@ class RunStage extends StudioElement {
     const { run, item } = store.onStage;
     const live = run && isActive(run);
     const failed = run && !live ? { run } : item?.status === "error" ? { run: store.runs.get(item.run_id), item } : null;
-    const key = live ? `live ${run.run_id}` : failed ? `fault ${run?.run_id ?? item.id} ${run ? store.nameOf(run) : contractName(item)}` : item ? `item ${item.id} ${item.url} ${contractName(item)}` : store.galleryRead ? "empty" : "";
+    const key = live ? `live ${run.run_id}` : failed ? `fault ${run?.run_id ?? item.id} ${saying(failed)} ${run ? store.nameOf(run) : contractName(item)}` : item ? `item ${item.id} ${item.url} ${contractName(item)}` : store.galleryRead && store.contracts ? `empty ${store.current}` : "";
     if (key !== this.key) {
       this.key = key;
       if (live) this.buildLive(run);
@@ -40,10 +41,15 @@ class RunStage extends StudioElement {
     this.replaceChildren(this.follow, h("div", { class: "frame" }, frame), this.outs, ...(under.length ? [line] : []));
   }
   renderFollow(live) {
-    this.follow.hidden = !!live || !store.active.some((r) => r.status === "running");
+    if (!this.follow) return;
+    this.follow.hidden = !!live || !store.active.some(isRunning);
   }
+  // buildEmpty keeps a place for the first output; what stands there stays until the gallery is read.
   buildEmpty(key) {
-    this.put(key ? h("div", { class: "empty" }, icon("image"), h("h2", null, t("stage.empty")), h("p", null, t("stage.empty.text"))) : h("span"), []);
+    if (!key) return;
+    const contract = store.contract(), type = contract?.outputs?.[0]?.type, what = ["image", "video", "audio"].includes(type) ? type : "other";
+    const run = h("button", { type: "button", class: "btn is-main narrow-only", onclick: () => document.querySelector("run-bar").run() }, icon("play"), t("run"));
+    this.put(h("figure", { class: "place" }, h("div", { class: "empty" }, icon(what === "other" ? "text" : what), h("h2", null, t("stage.empty." + what)), h("p", null, t("stage.empty.text")), run)), contract ? [h("div", { class: "title cut" }, contract.display_name || contract.contract), h("div", { class: "sub cut" }, contract.description ?? "")] : []);
   }
 
   // ── a running run ──
@@ -68,7 +74,7 @@ class RunStage extends StudioElement {
     if (url) attr(this.pic, "src", url);
     if (done === null) this.big.replaceChildren();
     else if (this.big.dataset.n !== String(done)) { this.big.dataset.n = done; this.big.replaceChildren(String(done), h("small", null, "%")); }
-    text(this.node, isStopping(run) ? t("state.stopping") : nodeName(run));
+    text(this.node, isStopping(run) ? t("state.stopping") : isRunning(run) ? nodeName(run) : t("state.waiting"));
     text(this.facts, capital(facts(run, Date.now()).join(" · ")));
     text(this.heading, store.nameOf(run));
     this.stop.disabled = isStopping(run);
@@ -82,7 +88,7 @@ class RunStage extends StudioElement {
   // ── an output ──
   buildOutput(item) {
     const shown = outputElement(item), isPicture = kind(item) === "image" || kind(item) === "video";
-    const frame = isPicture ? h("figure", null, kind(item) === "image" ? h("button", { type: "button", class: "zoomable", "aria-label": t("open.large", { name: name(item) }), onclick: () => openViewer(item.id) }, shown) : shown) : shown;
+    const frame = isPicture ? h("figure", null, kind(item) === "image" ? h("button", { type: "button", class: "zoomable", "aria-label": t("open.large", { name: name(item) }), onclick: () => openViewer(item.id) }, developed(item.run_id, shown)) : shown) : shown;
     const run = store.runs.get(item.run_id), seed = seedOf(item.inputs), ms = run ? took(run) : NaN;
     const sub = [contractName(item), item.width ? `${item.width} × ${item.height}` : "", seed && t("queue.seed", { seed }), ms > 0 ? span(ms) : atSeconds(time(item.createdAt))].filter(Boolean).join(" · ");
     this.put(frame, [h("div", { class: "title cut" }, name(item)), h("div", { class: "sub cut num" }, sub)], [
@@ -109,21 +115,24 @@ class RunStage extends StudioElement {
     const f = fault(run, item), of = run?.inputs ? run : item, ms = run ? took(run) : NaN;
     const label = run ? store.nameOf(run) : contractName(item), seed = seedOf(of?.inputs);
     const [workflow, contract] = run ? [run.workflow, run.contract] : [item.contractWorkflow, item.contractName];
+    const gone = item ?? store.faultsOf(run.run_id)[0];
     const report = [f.title, f.text, f.node && `${t("fault.where.node")}: ${f.node}`, f.details, `run ${run?.run_id ?? item.run_id}`].filter(Boolean).join("\n");
-    const where = [f.node && h("span", null, t("fault.where.node"), " ", h("b", null, f.node)), ms > 0 && h("span", null, t("fault.where.after"), " ", h("b", { class: "num" }, span(ms)))].filter(Boolean);
+    const where = [f.node && h("span", null, t("fault.where.node"), " ", h("b", null, f.node)), ms >= 100 && h("span", null, t("fault.where.after"), " ", h("b", { class: "num" }, span(ms)))].filter(Boolean);
     const card = h("article", { class: "fault", "aria-labelledby": "fault-title" },
       h("header", null, icon("warn"), h("h2", { id: "fault-title" }, f.title), h("p", null, [f.text, f.hint].filter(Boolean).join(" "))),
       where.length ? h("div", { class: "where" }, where) : null,
       h("div", { class: "do" },
         h("button", { type: "button", class: "btn is-main", onclick: () => again(workflow, contract, of?.inputs) }, t("again")),
         h("button", { type: "button", class: "btn", onclick: () => reuse(of) }, t("reuse")),
-        h("button", { type: "button", class: "btn is-quiet", onclick: () => copy(report) }, icon("copy"), t("report"))),
+        h("button", { type: "button", class: "btn is-quiet", onclick: () => copy(report) }, icon("copy"), t("report")),
+        gone ? iconButton("trash", t("delete.key"), () => remove(gone), "is-bad") : null),
       f.details && f.details !== f.text ? h("details", null, h("summary", null, t("details")), h("pre", { tabindex: "0" }, f.details)) : null);
-    const gone = item ?? store.faultsOf(run.run_id)[0];
-    this.put(card, [h("div", { class: "title cut" }, label), h("div", { class: "sub cut num" }, [seed && t("queue.seed", { seed }), atSeconds(time(of?.createdAt))].filter(Boolean).join(" · "))],
-      gone ? [iconButton("trash", t("delete.key"), () => remove(gone), "is-bad")] : []);
+    this.put(card, [h("div", { class: "title cut" }, label), h("div", { class: "sub cut num" }, [seed && t("queue.seed", { seed }), atSeconds(time(of?.createdAt))].filter(Boolean).join(" · "))]);
   }
 }
+
+// saying changes whenever more is known of what went wrong.
+const saying = ({ run, item }) => { const { title, details } = fault(run, item); return title + details.length; };
 
 const capital = (s) => s.charAt(0).toLocaleUpperCase() + s.slice(1);
 

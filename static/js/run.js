@@ -1,54 +1,20 @@
-// Reading a run: how far it is, how long it may take, and the words for both.
+// Reading a run: what it is doing, and what went wrong.
 
-import { load, save } from "./drafts.js";
 import { time, wholeSpan } from "./format.js";
 import { t } from "./words.js";
 
 const OVER = new Set(["completed", "error", "cancelled"]);
 export const isOver = (run) => OVER.has(run.status);
 export const isActive = (run) => !isOver(run);
-export const isRunning = (run) => isActive(run) && (run.status === "running" || run.phase === "executing" || run.phase === "collecting");
+// The status "running" begins when ComfyUI has taken the run; the phase says when its turn has come.
+export const isRunning = (run) => isActive(run) && (run.phase ? run.phase === "executing" || run.phase === "collecting" : run.status === "running");
 export const isStopping = (run) => run.phase === "cancelling" || run.stopping === true;
 export const isHeld = (run) => isActive(run) && run.phase === "held";
 export const contractKey = (run) => `${run.workflow}/${run.contract}`;
 
-// share is how much is done, 0 to 1, or null while nothing is known.
-export function share(run) {
-  if (run.phase === "collecting") return 1;
-  const p = run.progress;
-  if (!p) return null;
-  const step = Number(p.max) > 0 ? Number(p.value) / Number(p.max) : 0;
-  if (Number(p.total) > 0) return Math.min(1, (Number(p.done) + Math.min(1, step)) / Number(p.total));
-  return Number(p.max) > 0 ? step : null;
-}
-
-export const percent = (run) => { const s = share(run); return s === null ? null : Math.floor(s * 100); };
-
 // since is when the run began to run, or was asked for.
 export const since = (run) => { const s = time(run.startedAt); return Number.isNaN(s) ? time(run.createdAt) : s; };
 export const took = (run) => time(run.finishedAt ?? run.updatedAt) - since(run);
-
-// The last five durations of each contract are kept; their median is what the next one may take.
-export function remember(run) {
-  const ms = took(run);
-  if (!(ms > 0)) return;
-  const key = "pace:" + contractKey(run);
-  save(key, [...load(key, []), Math.round(ms)].slice(-5));
-}
-
-// usual gives that median, or null before the first run is known.
-export function usual(key) {
-  const list = [...load("pace:" + key, [])].sort((a, b) => a - b);
-  return list.length ? list[list.length >> 1] : null;
-}
-
-// left says how long a running one still takes: never counted up, "" when unknown.
-export function left(run, now) {
-  const whole = usual(contractKey(run));
-  if (whole === null) return "";
-  const rest = whole - (now - since(run));
-  return rest > 700 ? t("state.left", { span: wholeSpan(rest) }) : t("state.moment");
-}
 
 export const elapsed = (run, now) => t("state.for", { span: wholeSpan(Math.max(0, now - since(run))) });
 
@@ -56,16 +22,6 @@ export function nodeName(run) {
   if (run.phase === "collecting") return t("state.collecting");
   const n = run.progress?.node;
   return n ? n.title || n.class_type || n.id : t("state.starting");
-}
-
-// facts are step, node and time left, as far as they are known.
-export function facts(run, now) {
-  const p = run.progress ?? {}, list = [];
-  if (Number(p.max) > 1) list.push(t("state.step", { value: p.value, max: p.max }));
-  if (Number(p.total) > 0) list.push(t("state.node", { done: Math.min(Number(p.done) + 1, Number(p.total)), total: p.total }));
-  const rest = left(run, now);
-  list.push(rest || elapsed(run, now));
-  return list;
 }
 
 // seedOf finds the seed among the inputs of a run.
@@ -80,21 +36,18 @@ export function errorText(error) {
   return typeof error === "string" ? error : String(error.message ?? error.exception_message ?? error.error ?? "");
 }
 
-// fault explains a failed run: a title, a sentence, the node and the details.
+// fault explains a failed run: a title, a sentence, the shortest form of both, the node, the details.
 export function fault(run, item) {
-  const error = run?.error ?? item?.error ?? null;
-  const message = errorText(error) || errorText(item?.error);
-  const node = failedNode(run, error);
-  const first = message.split("\n")[0].trim();
-  const details = [message, error?.traceback, error?.details].flat().filter((x) => typeof x === "string" && x).join("\n");
-  const base = { node, details, hint: error?.hint ?? "" };
-  if (run?.outcome === "lost") return { ...base, title: t("fault.lost"), text: t("fault.lost.text") };
-  if (run?.outcome === "timed_out") return { ...base, title: t("fault.timeout"), text: t("fault.timeout.text") };
-  if (/out ?of ?memory/i.test(message)) return { ...base, title: t("fault.memory"), text: t("fault.memory.text") };
-  return { ...base, title: node ? t("fault.node", { node }) : t("fault.run"), text: first || t("fault.text") };
+  const told = executionError(run?.raw_result ?? item?.rawResult);
+  const failed = Object.values(run?.nodes ?? {}).find((n) => n.error) ?? (told && (run?.nodes?.[told.node_id] ?? { class_type: told.node_type }));
+  const node = failed?.title || failed?.class_type || "";
+  const message = (failed?.error || told?.exception_message || errorText(run?.error) || errorText(item?.error)).trim();
+  const known = run?.outcome === "lost" ? "lost" : run?.outcome === "timed_out" ? "timeout" : /out ?of ?memory/i.test(message) ? "memory" : "";
+  const first = message.split("\n")[0].trim() || t("fault.text");
+  const details = [told?.exception_type, message, told?.traceback].flat().filter(Boolean).map((x) => String(x).trimEnd()).join("\n");
+  const title = known ? t("fault." + known) : node ? t("fault.node", { node }) : t("fault.run");
+  return { title, text: known ? t("fault.text." + known) : first, brief: known ? title : first, node, details, hint: known ? "" : (run?.raw_result ?? item?.rawResult)?.hint ?? "" };
 }
 
-function failedNode(run, error) {
-  const failed = Object.values(run?.nodes ?? {}).find((n) => n.error);
-  return failed?.title || failed?.class_type || error?.node_title || error?.class_type || error?.node_type || "";
-}
+// executionError is what ComfyUI said when a node stopped, where the result has it.
+const executionError = (raw) => raw?.comfyui?.status?.messages?.find?.(([kind]) => kind === "execution_error")?.[1];

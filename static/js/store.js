@@ -7,6 +7,7 @@ import { time } from "./format.js";
 import { contractKey, isActive, isHeld, isRunning } from "./run.js";
 
 const KEPT_RUNS = 50;
+const INVALID = "invalid_request";   // what the server calls a run whose inputs do not fit
 
 class Store extends EventTarget {
   contracts = null;             // null until the first answer
@@ -20,6 +21,8 @@ class Store extends EventTarget {
   cursor = null;
   hasMore = false;
   hidden = new Set();           // items whose deletion may still be undone
+  refused = new Set();          // runs whose inputs were refused: the form shows why
+  news = "";                    // the run that ended and was not looked at yet
   show = { follow: true, run: null, item: null };
   view = "make";
   wide = false;
@@ -48,6 +51,7 @@ class Store extends EventTarget {
     this.change("current", "form");
   }
   get away() { return this.health !== null && this.health.comfyui?.available === false; }
+  isHeld(run) { return isHeld(run) || (this.away && isActive(run) && !isRunning(run)); }
 
   // ── runs ──
   putRun(fresh) {
@@ -64,7 +68,7 @@ class Store extends EventTarget {
   }
   // active gives the runs that are not over: running first, held last, in the order they were asked for.
   get active() {
-    const rank = (r) => (isRunning(r) ? 0 : isHeld(r) ? 2 : 1);
+    const rank = (r) => (isRunning(r) ? 0 : this.isHeld(r) ? 2 : 1);
     return [...this.runs.values()].filter(isActive).sort((a, b) => rank(a) - rank(b) || time(a.createdAt) - time(b.createdAt));
   }
 
@@ -75,13 +79,17 @@ class Store extends EventTarget {
   }
   dropItem(id) { if (this.items.delete(id)) this.change("items"); }
 
+  // refuse forgets what a refused run would have shown.
+  refuse(runID) { this.refused.add(runID); this.change("items", "show"); }
+  isRefused(item) { return this.refused.has(item.run_id) || item.rawResult?.status === INVALID || this.runs.get(item.run_id)?.code === INVALID; }
+
   // shown gives finished and failed items, newest first; of a failed run one item speaks for all.
   get shown() {
     if (this.#order) return this.#order;
     const failed = new Set();
     const once = (i) => i.status !== "error" || (!failed.has(i.run_id) && failed.add(i.run_id));
     this.#order = [...this.items.values()]
-      .filter((i) => (i.status === "done" || i.status === "error") && !this.hidden.has(String(i.id)))
+      .filter((i) => (i.status === "done" || (i.status === "error" && !this.isRefused(i))) && !this.hidden.has(String(i.id)))
       .sort((a, b) => time(b.createdAt) - time(a.createdAt))
       .filter((i) => once(i) && this.runs.get(i.run_id)?.status !== "cancelled");
     return this.#order;
@@ -91,18 +99,22 @@ class Store extends EventTarget {
   hide(id, on) { this.hidden[on ? "add" : "delete"](String(id)); this.change("items", "show"); }
 
   // ── what the stage shows ──
-  look(show) { this.show = { follow: false, run: null, item: null, ...show }; this.change("show"); }
-  setView(view) { this.view = view; this.change("view"); }
+  look(show) { this.show = { follow: false, run: null, item: null, ...show }; this.news = ""; this.change("show", "view"); }
+  setView(view) {
+    this.view = view;
+    if (view !== "make") this.news = "";
+    this.change("view");
+  }
 
-  // onStage gives {run} or {item}: what was chosen, else the running run, else the newest result.
+  // onStage gives {run} or {item}: what was chosen, else the run whose turn it is, else the newest result.
   get onStage() {
     const chosen = this.items.get(this.show.item);
     if (chosen && !this.hidden.has(this.show.item)) return { item: chosen };
     const run = this.runs.get(this.show.run);
     if (run && run.status !== "cancelled") return this.#result(run);
-    const live = this.active.find(isRunning);
+    const live = this.active.find(isRunning) ?? this.active.find((r) => !this.isHeld(r));
     if (live) return { run: live };
-    const last = [...this.runs.values()].filter((r) => r.status === "error" || (r.status === "completed" && this.outputsOf(r.run_id).length)).at(-1);
+    const last = [...this.runs.values()].filter((r) => (r.status === "error" && !this.isRefused(r)) || (r.status === "completed" && this.outputsOf(r.run_id).length)).at(-1);
     if (last && !last.dismissed) return this.#result(last);
     const newest = this.shown.find((i) => i.status === "done");
     return newest ? { item: newest } : {};

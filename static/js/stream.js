@@ -5,7 +5,8 @@ import { api } from "./config.js";
 import { form } from "./form.js";
 import { read, write } from "./json.js";
 import * as previews from "./previews.js";
-import { errorText, isActive, isHeld, isOver, percent, remember } from "./run.js";
+import { advance, percent, remember } from "./pace.js";
+import { errorText, isActive, isHeld, isOver } from "./run.js";
 import { say } from "./say.js";
 import { store } from "./store.js";
 import { toast } from "./studio-toasts.js";
@@ -166,14 +167,17 @@ export async function refreshRun(id) {
 
 function applyRun(data) {
   const { run_id: id, targets = {} } = data, known = store.runs.get(id);
-  const nodes = { ...known?.nodes };
+  // another attempt begins anew
+  const again = known?.attempt !== undefined && targets.run?.attempt > known.attempt;
+  const nodes = again ? {} : { ...known?.nodes };
   let stale = !known?.inputs;
   for (const [target, value] of Object.entries(targets)) {
     const [kind, name] = target.split("/");
     if (kind === "nodes") nodes[name] = { ...nodes[name], ...value };
     if (kind === "items") stale = applyItem(id, name, value) || stale;
   }
-  const run = store.putRun({ ...known, ...targets.run, run_id: id, nodes });
+  const fresh = again ? { progress: undefined, stepped: undefined, reached: 0, due: undefined } : {};
+  const run = store.putRun({ ...known, ...fresh, ...targets.run, run_id: id, nodes });
   settle(known, run);
   if (stale) refreshRun(id);
 }
@@ -192,6 +196,8 @@ function applyProgress(data) {
   if (isOver(run)) return;
   const before = percent(run);
   run.progress = { ...run.progress, ...data };
+  if (data.node && Number(data.max) > 1) run.stepped = { ...run.stepped, [data.node.id]: true };
+  advance(run, Date.now());
   store.change("progress");
   milestone(run, before);
 }
@@ -209,11 +215,12 @@ function settle(was, run) {
   if (isHeld(run)) say(t("say.held", { name }));
   if (!isOver(run)) return;
   previews.forget(run.run_id);
-  if (was && isActive(was)) ended(run, name);
+  if (was && isActive(was) && !store.isRefused(run)) ended(run, name);
   store.change("show");
 }
 
 function ended(run, name) {
+  if (run.status !== "cancelled" && store.view === "make") store.news = run.run_id;
   if (run.status === "completed") {
     if (run.outcome !== "cached") remember(run);
     refreshRun(run.run_id).then(() => say(t("say.done", { name, n: store.outputsOf(run.run_id).length })));

@@ -11,6 +11,8 @@ import "./run-form.js";
 import "./run-queue.js";
 import "./run-stage.js";
 import "./status-pill.js";
+import { percent } from "./pace.js";
+import { isRunning } from "./run.js";
 import { store } from "./store.js";
 import { start } from "./stream.js";
 import "./studio-banner.js";
@@ -32,7 +34,6 @@ class StudioApp extends StudioElement {
     this.dataset.side = load("side", "left");
     document.documentElement.dataset.theme = load("theme", "auto");
     text(this.querySelector(".env"), environment);
-    document.title = environment ? `${environment} – Studio` : "Studio";
     for (const el of this.querySelectorAll("[data-icon]")) el.prepend(icon(el.dataset.icon));
     for (const el of this.querySelectorAll("[data-say]")) { attr(el, "aria-label", t(el.dataset.say)); el.title = t(el.dataset.say); }
     for (const el of this.querySelectorAll('[data-act="menu"]')) el.addEventListener("click", () => this.menu(el));
@@ -40,6 +41,7 @@ class StudioApp extends StudioElement {
     this.querySelector(".skip").addEventListener("click", (e) => { e.preventDefault(); store.setView("make"); this.querySelector("#make").focus(); });
     this.buildTabs();
     addEventListener("keydown", onKey);
+    store.addEventListener("progress", () => this.renderTitle());
     followHost();
     start();
   }
@@ -69,7 +71,14 @@ class StudioApp extends StudioElement {
     counter.hidden = !n;
     if (store.wide) this.dataset.wide = "gallery";
     else delete this.dataset.wide;
+    this.renderTitle();
     this.renderSolo();
+  }
+  // renderTitle tells those who look at another page how far it is.
+  renderTitle() {
+    const run = store.active.find(isRunning), done = run ? percent(run) : null;
+    const title = [done === null ? "" : `${done} %`, environment, "Studio"].filter(Boolean).join(" – ");
+    if (document.title !== title) document.title = title;
   }
   renderSolo() {
     const solo = store.contracts?.length === 0 ? noContracts() : !store.contracts && store.failure?.status ? notRead(store.failure) : null;

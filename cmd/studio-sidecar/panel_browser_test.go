@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
+)
+
+// patience is how long a page may take for what takes it milliseconds: the
+// machine may be busy with something else.
+const patience = 40 * time.Second
+
+// startBrowser starts one Chromium for a test and its subtests.
+func startBrowser(t *testing.T) context.Context {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
+		if found, err := exec.LookPath(name); err == nil && path == "" {
+			path = found
+		}
+	}
+	switch {
+	case path == "" && os.Getenv("CI") == "true":
+		t.Fatal("there is no Chromium to test the panel with")
+	case path == "":
+		t.Skip("there is no Chromium to test the panel with")
+	}
+	options := slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience),
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+	})
+	ctx, free := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(free)
+	ctx, stop := chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start %s: %v", path, err)
+	}
+	return ctx
+}
+
+// stage is a sidecar that runs inside the test, beside a small ComfyUI.
+type stage struct {
+	t    *testing.T
+	fake *comfyfake.Server
+	env  manifest.Environment
+	url  string
+}
+
+// startStage serves the demo's contracts until the test ends.
+func startStage(t *testing.T, change ...func(*serveFlags)) *stage {
+	t.Helper()
+	env, err := layDemo(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake, comfy := startFake(t, comfyfake.Options{Previews: true, StepDelay: time.Millisecond})
+	t.Cleanup(fake.Release)
+	flags := demoFlags(listenFlags{Host: "127.0.0.1"})
+	flags.ComfyURL = comfy
+	for _, f := range change {
+		f(&flags)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	a, err := newApp(ctx, appConfig{serveFlags: flags, env: env, log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		stop()
+		t.Fatal(errors.Join(err, l.Close()))
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- a.run(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the sidecar ended: %v", err)
+		}
+	})
+	return &stage{t, fake, env, "http://" + l.Addr().String()}
+}
+
+// pause lets the running run finish what it does and holds it before its next
+// node.
+func (s *stage) pause() {
+	s.fake.Release()
+	s.fake.Hold()
+}
+
+// prompts are the graphs that ComfyUI was given, as they came.
+func (s *stage) prompts() []string {
+	var out []string
+	for _, r := range s.fake.Requests() {
+		if r.Method == "POST" && strings.HasSuffix(r.Path, "/prompt") {
+			out = append(out, string(r.Body))
+		}
+	}
+	return out
+}
+
+// tab is one page of the browser with a profile of its own.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context
+	home string // every request begins with it
+
+	mu     sync.Mutex
+	faults []string
+	grace  []string // parts of addresses that may fail
+}
+
+// openTab opens a page and holds it, until the test ends, to this: no error on
+// its console, no violation of its policy, no request to anywhere but home.
+func openTab(t *testing.T, browser context.Context, home, path string, width, height int64) *tab {
+	t.Helper()
+	p := &tab{t: t, home: home, grace: []string{"/preview?"}}
+	ctx, stop := chromedp.NewContext(browser, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.hear))
+	p.ctx = ctx
+	t.Cleanup(func() {
+		p.judge()
+		stop()
+	})
+	p.do(chromedp.EmulateViewport(width, height))
+	p.do(chromedp.Navigate(home + path))
+	return p
+}
+
+// hear is called for each event of the page; it must not ask the page.
+func (p *tab) hear(event any) {
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		p.note("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			p.note("console.%s: %+v", e.Type, e.Args)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+			p.noteAt(e.Entry.URL, "%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		address := e.Request.URL
+		if !strings.HasPrefix(address, p.home) && !strings.HasPrefix(address, "blob:") && !strings.HasPrefix(address, "data:") {
+			p.note("a request to %s", address)
+		}
+	}
+}
+
+func (p *tab) note(format string, args ...any) { p.noteAt("", format, args...) }
+
+func (p *tab) noteAt(address, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if address == "" || !slices.ContainsFunc(p.grace, func(part string) bool { return strings.Contains(address, part) }) {
+		p.faults = append(p.faults, fmt.Sprintf(format, args...))
+	}
+}
+
+// mayFail excuses answers that say no at addresses with such a part.
+func (p *tab) mayFail(part string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grace = append(p.grace, part)
+}
+
+func (p *tab) judge() {
+	p.mu.Lock()
+	faults := slices.Clone(p.faults)
+	p.mu.Unlock()
+	for _, f := range faults {
+		p.t.Error(f)
+	}
+	if p.t.Failed() {
+		words, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+		p.t.Logf("the page says (%v):\n%s", err, words)
+	}
+}
+
+func (p *tab) do(action chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, stop := context.WithTimeout(p.ctx, patience)
+	defer stop()
+	if err := chromedp.Do(ctx, action); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// until waits for a JavaScript expression to be true.
+func (p *tab) until(what, expression string) {
+	p.t.Helper()
+	eventually(p.t, patience, what, func() bool {
+		ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		return err == nil && ok // between two pages there is nobody to ask
+	})
+}
+
+// text gives the value of a JavaScript expression, which may be a promise.
+func (p *tab) text(expression string) string {
+	p.t.Helper()
+	ctx, stop := context.WithTimeout(p.ctx, patience)
+	defer stop()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => String(await ("+expression+")))()", chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// run executes JavaScript for what it does.
+func (p *tab) run(code string) {
+	p.t.Helper()
+	p.text("(() => { " + code + " })()")
+}
+
+// press strikes keys.
+func (p *tab) press(keys string, modifiers ...chromedp.Modifier) {
+	p.t.Helper()
+	p.do(chromedp.KeyEvent(keys, chromedp.KeyModifiers(modifiers...)))
+}
+
+// click clicks with the mouse at the middle of an element.
+func (p *tab) click(selector string) {
+	p.t.Helper()
+	p.until(selector+" can be clicked", fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector))
+	p.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// fill puts words into a field as if they were typed in place of what is there.
+func (p *tab) fill(input, words string) {
+	p.t.Helper()
+	p.run(fmt.Sprintf(`const el = document.querySelector('[data-input=%q]').querySelector("textarea, input"); el.focus(); el.select()`, input))
+	p.press(words)
+}
+
+func (p *tab) prefer(scheme string) {
+	p.t.Helper()
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// ready waits for the form.
+func (p *tab) ready() {
+	p.t.Helper()
+	p.until("the form is there", `document.querySelector("run-form .field") && document.querySelector(".dot")?.className === "dot"`)
+}
+
+// runSmall runs the open contract with a picture small enough to be painted at
+// once.
+func (p *tab) runSmall() {
+	p.t.Helper()
+	for _, v := range [][2]string{{"width", "96"}, {"height", "64"}, {"steps", "4"}} {
+		p.fill(v[0], v[1])
+	}
+	p.press("\r", chromedp.ModifierCtrl)
+}
+
+// finished waits for the picture on the stage.
+func (p *tab) finished() {
+	p.t.Helper()
+	p.until("the picture is on the stage", `document.querySelector(".stage .zoomable img:not(.before)")?.naturalWidth > 0 && !document.querySelector(".stage .before, .job")`)
+}
+
+// origin is scheme, host and port of an address.
+func origin(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Scheme + "://" + u.Host
+}

@@ -1,0 +1,481 @@
+package sidecar_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfy"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	anna = sidecar.SessionID("anna")
+	bert = sidecar.SessionID("bert")
+)
+
+// rig is a Studio on a real store and a fake ComfyUI, all in one bubble: time
+// passes only when everybody waits.
+type rig struct {
+	testing.TB
+	fake  *comfyfake.Server
+	net   *network
+	store *flaky
+	env   manifest.Environment
+	opts  sidecar.Options
+
+	studio *sidecar.Studio
+	exec   *comfy.Executor
+	stop   func()      // ends the studio's life
+	deaf   atomic.Bool  // news of prompts do not come in
+	stall  atomic.Int32 // a stall
+}
+
+// stall is where a submit of a dying studio stands still.
+type stall int32
+
+const (
+	nowhere stall = iota
+	beforePost
+	afterPost
+)
+
+// choosy is the real executor, which loses news of prompts and stalls submits
+// while it is told to.
+type choosy struct {
+	*comfy.Executor
+	deaf  *atomic.Bool
+	stall *atomic.Int32
+}
+
+func (e choosy) Submit(ctx context.Context, job sidecar.Job) (sidecar.Acceptance, error) {
+	where := stall(e.stall.Load())
+	if where == nowhere {
+		return e.Executor.Submit(ctx, job)
+	}
+	if where == afterPost {
+		if _, err := e.Executor.Submit(ctx, job); err != nil {
+			return sidecar.Acceptance{}, err
+		}
+	}
+	<-ctx.Done()
+	return sidecar.Acceptance{}, &sidecar.UnsureError{Err: ctx.Err()}
+}
+
+func (e choosy) Watch(ctx context.Context, report func(sidecar.News)) error {
+	return e.Executor.Watch(ctx, func(n sidecar.News) {
+		if n.Prompt == "" || !e.deaf.Load() {
+			report(n)
+		}
+	})
+}
+
+// setup shapes a rig.
+type setup struct {
+	fake   comfyfake.Options
+	window int
+	limit  time.Duration
+}
+
+// bubble runs test in a rig. Whatever was started must end with it.
+func bubble(t *testing.T, s setup, test func(*rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { inRig(t, s, test) })
+}
+
+func inRig(t testing.TB, s setup, test func(*rig)) {
+	if s.fake.StepDelay == 0 {
+		s.fake.StepDelay = 100 * time.Millisecond
+	}
+	l, dial := comfyfake.Pipe()
+	r := &rig{TB: t, fake: comfyfake.New(s.fake), net: &network{dial: dial}, env: environment(t)}
+	served := make(chan error, 1)
+	go func() { served <- r.fake.Serve(l) }()
+	store, err := sqlite.Open(context.Background(), sqlite.Options{Ephemeral: true})
+	must(t, err)
+	r.store = &flaky{Store: store}
+	r.opts = sidecar.Options{Store: r.store, Window: s.window, RunLimit: s.limit}
+	r.start()
+	defer func() {
+		r.stop()
+		must(t, store.Close())
+		must(t, r.fake.Close())
+		must(t, <-served)
+	}()
+	test(r)
+}
+
+// start begins a life of the studio; a new catalog and executor know nothing
+// of the last one.
+func (r *rig) start() {
+	r.exec = comfy.New(comfy.Options{URL: "http://comfy:8188", DialContext: r.net.connect})
+	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall}
+	r.studio = sidecar.New(r.opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.studio.Run(ctx) }()
+	exec := r.exec
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.Errorf("run: %v", err)
+		}
+		exec.Close()
+	})
+}
+
+// restart ends the studio in whatever it does and begins anew on the same
+// store.
+func (r *rig) restart() {
+	r.Helper()
+	began := time.Now()
+	r.stop()
+	if took := time.Since(began); took > time.Second {
+		r.Errorf("it took %v to stop", took)
+	}
+	r.start()
+}
+
+// network is the way to ComfyUI. While it is down nothing listens there.
+type network struct {
+	dial func(context.Context, string, string) (net.Conn, error)
+
+	mu    sync.Mutex
+	down  bool
+	conns []net.Conn
+}
+
+func (n *network) connect(ctx context.Context, kind, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.down {
+		return nil, &net.OpError{Op: "dial", Net: kind, Err: syscall.ECONNREFUSED}
+	}
+	conn, err := n.dial(ctx, kind, address)
+	if err == nil {
+		n.conns = append(n.conns, conn)
+	}
+	return conn, err
+}
+
+func (n *network) setDown(down bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.down = down
+	for _, conn := range n.conns {
+		if down {
+			_ = conn.Close() // it is to be gone in any case
+		}
+	}
+	n.conns = nil
+}
+
+// flaky is the real store, which fails while it is told to.
+type flaky struct {
+	*sqlite.Store
+	writes, reads atomic.Bool // fail
+}
+
+var errDisk = &sidecar.Error{Code: sidecar.CodeStorage, Message: "no space left"}
+
+func (s *flaky) Create(ctx context.Context, run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.Blob) error {
+	if s.writes.Load() {
+		return errDisk
+	}
+	return s.Store.Create(ctx, run, events, blobs...)
+}
+
+func (s *flaky) Update(ctx context.Context, id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Event, error)) (*sidecar.Run, error) {
+	if s.writes.Load() {
+		return nil, errDisk
+	}
+	return s.Store.Update(ctx, id, change)
+}
+
+func (s *flaky) Append(ctx context.Context, events ...sidecar.Event) error {
+	if s.writes.Load() {
+		return errDisk
+	}
+	return s.Store.Append(ctx, events...)
+}
+
+func (s *flaky) Run(ctx context.Context, id sidecar.RunID) (*sidecar.Run, error) {
+	if s.reads.Load() {
+		return nil, errDisk
+	}
+	return s.Store.Run(ctx, id)
+}
+
+func (s *flaky) Blob(ctx context.Context, digest sidecar.Digest) ([]byte, error) {
+	if s.reads.Load() {
+		return nil, errDisk
+	}
+	return s.Store.Blob(ctx, digest)
+}
+
+// flows are the workflows of the environment: a graph, and the node of its
+// declared output.
+var flows = []struct{ name, node, kind, inputs, graph string }{
+	{"picture", "2", "image", seedInput, save(`["1",0]`)},
+	{"batch", "2", "image", "", strings.Replace(save(`["1",0]`), `"batch_size":1`, `"batch_size":5`, 1)},
+	{"temp", "2", "image", seedInput, strings.Replace(save(`["1",0]`), `"SaveImage","inputs":{"filename_prefix":"t",`, `"PreviewImage","inputs":{`, 1)},
+	{"text", "2", "string", "", `{"1":{"class_type":"PrimitiveString","inputs":{"value":"hello"}},"2":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`},
+	{"slow", "2", "image", seedInput, save(`["3",0]`, `"3":{"class_type":"TrialSlow","inputs":{"image":["1",0],"steps":20}}`)},
+	{"deaf", "2", "image", seedInput, save(`["3",0]`, `"3":{"class_type":"TrialDeaf","inputs":{"image":["1",0],"steps":20}}`)},
+	{"broken", "2", "image", seedInput, save(`["3",0]`, `"3":{"class_type":"TrialError","inputs":{"image":["1",0],"message":"it broke"}}`)},
+	{"touched", "4", "image", seedInput, half},
+	{"untouched", "2", "image", seedInput, half},
+	{"refused", "4", "image", "", `{"4":{"class_type":"SaveImage","inputs":{"filename_prefix":"u"}}}`},
+}
+
+const seedInput = `{ name = "seed", type = "integer", node_id = "1", required = false, api_field_key = "color", default = 255 }`
+
+// half has an output node that validates and one that does not.
+var half = save(`["1",0]`, `"4":{"class_type":"SaveImage","inputs":{"filename_prefix":"u"}}`)
+
+func save(images string, more ...string) string {
+	nodes := append([]string{
+		`"1":{"class_type":"EmptyImage","inputs":{"width":16,"height":8,"batch_size":1,"color":255}}`,
+		`"2":{"class_type":"SaveImage","inputs":{"filename_prefix":"t","images":` + images + `}}`,
+	}, more...)
+	return "{" + strings.Join(nodes, ",") + "}"
+}
+
+func environment(t testing.TB) manifest.Environment {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "demo")
+	must(t, os.MkdirAll(filepath.Join(dir, ".cec", "workflow_api"), 0o755))
+	text := "[project]\nname = \"demo\"\n[tool.comfygit]\nschema_version = 1\n"
+	for _, f := range flows {
+		text += fmt.Sprintf("[tool.comfygit.workflows.%[1]s.execution_contract]\nversion = 1\napi_prompt_file = \"workflow_api/%[1]s.json\"\n"+
+			"[tool.comfygit.workflows.%[1]s.execution_contract.contracts.default]\ninputs = [%[2]s]\n"+
+			"outputs = [ { name = \"out\", type = \"%[3]s\", node_id = \"%[4]s\" } ]\n", f.name, f.inputs, f.kind, f.node)
+		must(t, os.WriteFile(filepath.Join(dir, ".cec", "workflow_api", f.name+".json"), []byte(f.graph), 0o644))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, ".cec", "pyproject.toml"), []byte(text), 0o644))
+	env, err := manifest.Locate(dir)
+	must(t, err)
+	return env
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request asks for a run with an input that no other run has.
+func (r *rig) request(who sidecar.SessionID, flow string, seed int) sidecar.LaunchRequest {
+	values := manifest.Values{{Name: "seed", Value: json.RawMessage(fmt.Sprint(seed))}}
+	if flow == "batch" || flow == "text" || flow == "refused" {
+		values = nil
+	}
+	return sidecar.LaunchRequest{
+		Session: sidecar.Session{ID: who, Scope: sidecar.Scope(who)}, Workflow: flow, Contract: "default", Values: values,
+	}
+}
+
+func (r *rig) launch(who sidecar.SessionID, flow string, seed int) *sidecar.Run {
+	r.Helper()
+	run, err := r.studio.Launch(context.Background(), r.request(who, flow, seed))
+	must(r, err)
+	return run
+}
+
+// launching launches in the background; the run is known by its creation.
+func (r *rig) launching(who sidecar.SessionID, flow string, seed int) (sidecar.RunID, <-chan *sidecar.Run) {
+	r.Helper()
+	known := map[sidecar.RunID]bool{}
+	for _, run := range r.runs(who) {
+		known[run.ID] = true
+	}
+	answered := make(chan *sidecar.Run, 1)
+	studio, req := r.studio, r.request(who, flow, seed)
+	go func() {
+		run, err := studio.Launch(context.Background(), req)
+		if err != nil {
+			r.Error(err)
+		}
+		answered <- run
+	}()
+	var id sidecar.RunID
+	r.until("the run is stored", func() bool {
+		for _, run := range r.runs(who) {
+			if !known[run.ID] {
+				id = run.ID
+			}
+		}
+		return id != ""
+	})
+	return id, answered
+}
+
+func (r *rig) runs(who sidecar.SessionID) []*sidecar.Run {
+	r.Helper()
+	page, err := r.studio.Runs(context.Background(), sidecar.RunFilter{Scope: sidecar.Scope(who)})
+	must(r, err)
+	return page.Runs
+}
+
+func (r *rig) read(id sidecar.RunID) *sidecar.Run {
+	r.Helper()
+	run, err := r.store.Store.Run(context.Background(), id)
+	must(r, err)
+	return run
+}
+
+func (r *rig) cancel(run *sidecar.Run) *sidecar.Run {
+	r.Helper()
+	got, err := r.studio.Cancel(context.Background(), run.Scope, run.ID)
+	must(r, err)
+	return got
+}
+
+// until waits for a condition; the bubble's time costs nothing.
+func (r *rig) until(what string, met func() bool) {
+	r.Helper()
+	deadline := time.Now().Add(5 * time.Minute)
+	for {
+		changed := r.store.Changed()
+		if met() {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.Fatalf("it did not happen: %s", what)
+		}
+		tick := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-changed:
+		case <-tick.C:
+		}
+		tick.Stop()
+	}
+}
+
+func (r *rig) pass(d time.Duration) { <-time.After(d) }
+
+func (r *rig) inPhase(id sidecar.RunID, phase sidecar.Phase) *sidecar.Run {
+	r.Helper()
+	r.until("the run is "+string(phase), func() bool { return r.read(id).Phase == phase })
+	return r.read(id)
+}
+
+func (r *rig) finished(id sidecar.RunID) *sidecar.Run {
+	r.Helper()
+	return r.inPhase(id, sidecar.PhaseFinished)
+}
+
+// end is all that a test compares of a run that has ended.
+type end struct {
+	Status  sidecar.Status
+	Outcome sidecar.Outcome
+	Code    string
+	Slots   []sidecar.SlotStatus
+	Items   []sidecar.ItemStatus
+}
+
+func endOf(run *sidecar.Run) end {
+	e := end{Status: run.Status, Outcome: run.Outcome, Code: run.Code}
+	for _, s := range run.Slots {
+		e.Slots = append(e.Slots, s.Status)
+	}
+	for _, i := range run.Items {
+		e.Items = append(e.Items, i.Status)
+	}
+	return e
+}
+
+func slots(list ...sidecar.SlotStatus) []sidecar.SlotStatus { return list }
+func items(list ...sidecar.ItemStatus) []sidecar.ItemStatus { return list }
+
+// The ends of a run with one output.
+func completed() end {
+	return end{Status: sidecar.StatusCompleted, Outcome: sidecar.OutcomeCompleted, Slots: slots(sidecar.SlotDone), Items: items(sidecar.ItemDone)}
+}
+
+func cancelled() end {
+	return end{Status: sidecar.StatusCancelled, Outcome: sidecar.OutcomeCancelled, Slots: slots(sidecar.SlotCancelled)}
+}
+
+func errored(outcome sidecar.Outcome, code sidecar.Code) end {
+	return end{Status: sidecar.StatusError, Outcome: outcome, Code: string(code), Slots: slots(sidecar.SlotError), Items: items(sidecar.ItemError)}
+}
+
+// refusal is the end of a run that ComfyUI never accepted.
+func refusal(outcome sidecar.Outcome, code sidecar.Code) end {
+	e := errored(outcome, code)
+	e.Slots = nil
+	return e
+}
+
+// executed is how often ComfyUI began each prompt of a run: the one that it was
+// given, or any that names it.
+func (r *rig) executed(run *sidecar.Run) comfyfake.Count {
+	return r.fake.Submissions().ByPrompt[string(run.Prompt)]
+}
+
+// posts counts requests.
+func (r *rig) posts(method, path string) int {
+	n := 0
+	for _, req := range r.fake.Requests() {
+		if req.Method == method && strings.TrimPrefix(req.Path, "/api") == path {
+			n++
+		}
+	}
+	return n
+}
+
+// history lists the types of a run's events, in order, and holds them to
+// invariants: revisions without gap, and the last values the run's own.
+func (r *rig) history(run *sidecar.Run) []sidecar.EventType {
+	r.Helper()
+	records, err := r.studio.Events(context.Background(), run.Scope, run.ID, 0, 0)
+	must(r, err)
+	var types []sidecar.EventType
+	for _, rec := range records {
+		types = append(types, rec.Type)
+	}
+	return types
+}
+
+// once holds a fault to one method and route, for one request.
+func once(kind comfyfake.Kind, method, route string) comfyfake.Fault {
+	return comfyfake.Fault{Kind: kind, Method: method, Route: route, Times: 1}
+}
+
+func onPrompt(kind comfyfake.Kind) comfyfake.Fault { return once(kind, http.MethodPost, "/prompt") }
+
+// ask speaks to ComfyUI as somebody else would.
+func (r *rig) ask(method, path, body string) {
+	r.Helper()
+	client := &http.Client{Transport: &http.Transport{DialContext: r.net.dial, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(context.Background(), method, "http://comfy:8188"+path, strings.NewReader(body))
+	must(r, err)
+	resp, err := client.Do(req)
+	must(r, err)
+	must(r, resp.Body.Close())
+}
+
+func jsonHas(doc json.RawMessage, key string) bool {
+	var members map[string]json.RawMessage
+	return json.Unmarshal(doc, &members) == nil && members[key] != nil
+}

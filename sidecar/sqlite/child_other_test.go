@@ -1,0 +1,5 @@
+//go:build !unix
+
+package sqlite_test
+
+func child() bool { return false }
