@@ -120,7 +120,7 @@ func (t *transition) accept(sig Signal) {
 	r.Accepted = true
 	r.PromptID = sig.PromptID
 	r.Status = StatusRunning
-	r.Issues = withWarnings(r.Issues, sig.Warnings)
+	r.Issues = withIssues(withWarnings(r.Issues, sig.Warnings), sig.Issues)
 	r.Result = runningResult(r)
 	receipt := receiptResult(r)
 	for i := range r.Slots {
@@ -191,6 +191,7 @@ func (t *transition) finish(sig Signal) {
 	if sig.AllCached {
 		r.Outcome = OutcomeCached
 	}
+	r.Issues = withIssues(r.Issues, sig.Issues)
 	r.Result = completedResult(r, sig.Results)
 	r.Error, r.Code = "", ""
 	t.closeNodes()

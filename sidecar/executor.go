@@ -18,6 +18,10 @@ type Job struct {
 	// Resumed is set when an earlier life of this process, or an attempt whose
 	// answer was lost, may have handed the prompt over.
 	Resumed bool
+	// Due is when the run is given up; zero: never.
+	Due time.Time
+	// EnvironmentRef says which state of an environment the graph was made from.
+	EnvironmentRef json.RawMessage
 }
 
 // Executor runs jobs on a backend: a ComfyUI, or another sidecar. Its methods
@@ -59,6 +63,8 @@ type Acceptance struct {
 	// Warnings is a JSON object of ComfyUI's node_errors that touch no declared
 	// output; nil when there are none.
 	Warnings json.RawMessage
+	// Issues are remarks of another sidecar, a JSON array of objects.
+	Issues json.RawMessage
 }
 
 // Place says where a prompt is.
@@ -72,6 +78,9 @@ const (
 	PlaceDone      Place = "done"        // ended well
 	PlaceFailed    Place = "failed"      // ended badly, see Sighting.Failure
 	PlaceStopped   Place = "interrupted" // somebody interrupted it
+	// PlaceUnknown is no absence: the backend may have the prompt under an id
+	// that nobody was told. It must not be handed over again.
+	PlaceUnknown Place = "unknown"
 )
 
 // Sighting is what Look saw.
@@ -84,6 +93,10 @@ type Sighting struct {
 	// AllCached is set when Done and nothing was computed.
 	AllCached bool
 	Failure   *Failure
+	// Detail is the backend's own answer, when it is a sidecar, and Issues are
+	// its remarks.
+	Detail json.RawMessage
+	Issues json.RawMessage
 }
 
 // NewsKind says what a News is about.

@@ -204,9 +204,18 @@ func (f *follower) bell(beat *heartbeat) (look bool) {
 	return false
 }
 
+// readdress takes the id that a backend told before it answered the submit.
+func (f *follower) readdress() {
+	if f.run.Accepted && f.run.PromptID != f.job.Prompt {
+		f.job.Prompt = f.run.PromptID
+		f.studio.boxes.address(f.job.Prompt, f.box)
+	}
+}
+
 func (f *follower) reread(ctx context.Context) {
 	if run, err := f.studio.store.Run(ctx, f.id); err == nil {
 		f.run = run
+		f.readdress()
 	} else {
 		f.log.Error("read run", "err", err)
 	}
@@ -241,11 +250,16 @@ func (f *follower) collect(ctx context.Context, seen Sighting) {
 		return
 	}
 	results, err := f.studio.exec.Results(ctx, f.job, seen)
+	var gone *RefusedError
+	if errors.As(err, &gone) {
+		f.fail(ctx, &gone.Failure)
+		return
+	}
 	if err != nil {
 		f.unreachable(ctx, err)
 		return
 	}
-	f.apply(ctx, Signal{Kind: SignalFinished, Results: results, AllCached: seen.AllCached})
+	f.apply(ctx, Signal{Kind: SignalFinished, Results: results, AllCached: seen.AllCached, Issues: seen.Issues})
 }
 
 // unreachable notes that the backend did not answer. The run is left as it

@@ -26,8 +26,11 @@ func (f *follower) handOver(ctx context.Context) {
 			case err != nil:
 				f.waitFor(ctx, err)
 				continue
-			case seen.Place != PlaceAbsent:
+			case seen.Place != PlaceAbsent && seen.Place != PlaceUnknown:
 				f.apply(ctx, Signal{Kind: SignalAccepted, PromptID: f.job.Prompt})
+				return
+			case seen.Place == PlaceUnknown:
+				f.misses(ctx, lost)
 				return
 			case lost != nil && f.givesUp(tries, lost):
 				f.fail(ctx, rejection(lost.Failure))
@@ -63,6 +66,16 @@ func (f *follower) fail(ctx context.Context, why *Failure) {
 	f.apply(ctx, Signal{Kind: SignalFailed, Failure: why})
 }
 
+// misses ends a run that the backend may have under an id that nobody knows.
+func (f *follower) misses(ctx context.Context, lost *UnsureError) {
+	why := Failure{Code: string(CodeLost), Message: "The answer to this run was lost, and its backend cannot be asked for it.", Hint: "Run it again."}
+	if lost != nil {
+		why = lost.Failure
+	}
+	why.Outcome = OutcomeLost
+	f.fail(ctx, &why)
+}
+
 // submit hands on the files that the prompt names, commits that the prompt is
 // being handed over, then does it.
 func (f *follower) submit(ctx context.Context) error {
@@ -84,7 +97,7 @@ func (f *follower) submit(ctx context.Context) error {
 		f.job.Prompt = yes.PromptID
 		f.studio.boxes.address(yes.PromptID, f.box)
 	}
-	f.apply(ctx, Signal{Kind: SignalAccepted, PromptID: yes.PromptID, Warnings: yes.Warnings})
+	f.apply(ctx, Signal{Kind: SignalAccepted, PromptID: yes.PromptID, Warnings: yes.Warnings, Issues: yes.Issues})
 	return nil
 }
 

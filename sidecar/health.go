@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 )
@@ -24,6 +25,8 @@ type Condition struct {
 	// Error is a sentence for people; empty when available.
 	Error string
 	Queue QueueState
+	// Detail is the backend's own health answer, when it is a sidecar.
+	Detail json.RawMessage
 	// Storage is why nothing can be written just now; nil when all is well.
 	Storage error
 }
@@ -128,9 +131,9 @@ func (s *Studio) askHealth(ctx context.Context) Condition {
 	defer stop()
 	h, err := s.exec.Health(ctx)
 	if err != nil {
-		return Condition{Version: h.Version, Error: err.Error()}
+		return Condition{Version: h.Version, Error: err.Error(), Detail: h.Detail}
 	}
-	return Condition{Available: true, Version: h.Version}
+	return Condition{Available: true, Version: h.Version, Detail: h.Detail}
 }
 
 type healthTarget struct {

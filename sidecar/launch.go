@@ -2,8 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,11 +93,8 @@ func (s *Studio) newRun(ctx context.Context, req LaunchRequest, snap *manifest.S
 
 // prepare fills in what is run: graph, contract and slots.
 func (r *Run) prepare(contract *manifest.Contract, built manifest.Built) ([]Blob, error) {
-	token, err := cacheToken()
-	if err != nil {
-		return nil, err
-	}
-	graph := built.Graph.StampPrefixes(built.Outputs, token).WithMeta().Bytes()
+	var err error
+	graph := built.Graph.StampPrefixes(built.Outputs, r.Prompt.Token()).WithMeta().Bytes()
 	if r.Issues, err = json.Marshal(built.Issues); err != nil {
 		return nil, fmt.Errorf("encode issues: %w", err)
 	}
@@ -111,16 +106,6 @@ func (r *Run) prepare(contract *manifest.Contract, built manifest.Built) ([]Blob
 	r.Result = receiptResult(r)
 	r.Slots = newSlots(r, built.Outputs)
 	return []Blob{prompt, launched}, nil
-}
-
-// cacheToken makes a run's file names its own, so that ComfyUI saves again
-// what it has computed before.
-func cacheToken() (string, error) {
-	var b [5]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", fmt.Errorf("draw a cache token: %w", err)
-	}
-	return hex.EncodeToString(b[:]), nil
 }
 
 // buildFailure is why a graph could not be built from the values; nil when it

@@ -105,18 +105,20 @@ type artifactDoc struct {
 	Ref         string          `json:"serve_artifact,omitempty"`
 	ContentType string          `json:"content_type,omitempty"`
 	Text        string          `json:"text,omitempty"`
+
+	told json.RawMessage
 }
 
 func (res *Result) artifact(i int) artifactDoc {
 	a, f := res.Artifacts[i], res.file(i)
 	doc := artifactDoc{
 		Filename: a.Filename, Subfolder: a.Subfolder, Type: a.Type, Raw: a.Raw, Text: a.Text,
-		Width: f.Width, Height: f.Height, Ref: f.Ref, ContentType: f.ContentType,
+		Width: f.Width, Height: f.Height, Ref: f.Ref, ContentType: f.ContentType, told: f.Told,
 	}
 	switch {
 	case f.Ref != "":
 		doc.URL = ArtifactURL(f.Ref)
-	case a.Filename != nil && *a.Filename != "":
+	case f.Told == nil && a.Filename != nil && *a.Filename != "":
 		doc.URL = ViewURL(*a.Filename, text(a.Subfolder), text(a.Type))
 	}
 	return doc

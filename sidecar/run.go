@@ -103,6 +103,10 @@ type Run struct {
 	Slots []Slot
 	Items []Item
 	Nodes []NodeRun
+
+	// Callback is who is to be told of the run. The store keeps it apart, as a
+	// Delivery: it is set when a run is created, never when it is read.
+	Callback *Callback
 }
 
 // State is what we keep of a run beyond the reference's columns.

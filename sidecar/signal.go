@@ -67,6 +67,8 @@ type Signal struct {
 	Results  []Result
 	Failure  *Failure
 	Warnings json.RawMessage
+	// Issues are further remarks, a JSON array of objects.
+	Issues json.RawMessage
 	// AllCached is set with SignalFinished when nothing was computed.
 	AllCached bool
 }
@@ -112,4 +114,7 @@ type File struct {
 	Ref string
 	// ContentType of the copy.
 	ContentType string
+	// Told is the artifact in the words of another sidecar, which are kept; a
+	// JSON object.
+	Told json.RawMessage
 }

@@ -28,6 +28,7 @@ type cli struct {
 
 	Serve     serveCmd     `cmd:"" help:"Serve the environment's contracts."`
 	Demo      demoCmd      `cmd:"" help:"Serve an example environment with a built-in small ComfyUI."`
+	Run       runCmd       `cmd:"" help:"Run a contract and bring its outputs here."`
 	Contracts contractsCmd `cmd:"" help:"List the environment's contracts."`
 	Digest    digestCmd    `cmd:"" help:"Print the environment's contract digest."`
 	Health    healthCmd    `cmd:"" help:"Ask a running sidecar how it is."`

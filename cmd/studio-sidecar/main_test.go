@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,7 +27,34 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"studio-sidecar": main})
+	testscript.Main(m, map[string]func(){"studio-sidecar": main, "fakecomfy": fakeComfy})
+}
+
+// fakeComfy serves a small ComfyUI at the port of its argument until it is
+// interrupted, with the input folder of its second.
+func fakeComfy() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	l, err := net.Listen("tcp", "127.0.0.1:"+os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	fake := comfyfake.New(comfyfake.Options{Dir: os.Args[2]})
+	context.AfterFunc(ctx, func() { _ = fake.Close() })
+	if err := fake.Serve(l); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+// freePort finds a port that nobody listens at just now.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
 }
 
 func TestScripts(t *testing.T) {
@@ -33,7 +62,10 @@ func TestScripts(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir)
-			return nil
+			port, err := freePort()
+			e.Setenv("COMFY_PORT", port)
+			e.Setenv("STUDIO_SIDECAR_COMFY_URL", "http://127.0.0.1:"+port)
+			return err
 		},
 	})
 }

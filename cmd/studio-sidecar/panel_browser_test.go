@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -28,6 +29,8 @@ import (
 // patience is how long a page may take for what takes it milliseconds: the
 // machine may be busy with something else.
 const patience = 40 * time.Second
+
+const ctrl = chromedp.ModifierCtrl
 
 // startBrowser starts one Chromium for a test and its subtests.
 func startBrowser(t *testing.T) context.Context {
@@ -64,6 +67,7 @@ type stage struct {
 	fake *comfyfake.Server
 	env  manifest.Environment
 	url  string
+	api  string // ComfyUI's address
 }
 
 // startStage serves the demo's contracts until the test ends.
@@ -98,7 +102,7 @@ func startStage(t *testing.T, change ...func(*serveFlags)) *stage {
 			t.Errorf("the sidecar ended: %v", err)
 		}
 	})
-	return &stage{t, fake, env, "http://" + l.Addr().String()}
+	return &stage{t, fake, env, "http://" + l.Addr().String(), comfy}
 }
 
 // pause lets the running run finish what it does and holds it before its next
@@ -106,6 +110,24 @@ func startStage(t *testing.T, change ...func(*serveFlags)) *stage {
 func (s *stage) pause() {
 	s.fake.Release()
 	s.fake.Hold()
+}
+
+// idle tells whether ComfyUI has nothing to do.
+func (s *stage) idle() bool {
+	s.t.Helper()
+	body, err := call(s.t.Context(), http.MethodGet, s.api+"/queue", "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer body.Close()
+	var queue struct {
+		Running []any `json:"queue_running"`
+		Pending []any `json:"queue_pending"`
+	}
+	if err := json.NewDecoder(body).Decode(&queue); err != nil {
+		s.t.Fatal(err)
+	}
+	return len(queue.Running)+len(queue.Pending) == 0
 }
 
 // prompts are the graphs that ComfyUI was given, as they came.
@@ -276,7 +298,7 @@ func (p *tab) runSmall() {
 	for _, v := range [][2]string{{"width", "96"}, {"height", "64"}, {"steps", "4"}} {
 		p.fill(v[0], v[1])
 	}
-	p.press("\r", chromedp.ModifierCtrl)
+	p.press("\r", ctrl)
 }
 
 // finished waits for the picture on the stage.
@@ -285,12 +307,10 @@ func (p *tab) finished() {
 	p.until("the picture is on the stage", `document.querySelector(".stage .zoomable img:not(.before)")?.naturalWidth > 0 && !document.querySelector(".stage .before, .job")`)
 }
 
-// origin is scheme, host and port of an address.
-func origin(t *testing.T, address string) string {
-	t.Helper()
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Scheme + "://" + u.Host
+// resize changes the width of the page as turning a phone or dragging a border
+// does.
+func (p *tab) resize(width, height int64) {
+	p.t.Helper()
+	p.do(chromedp.EmulateViewport(width, height))
+	p.until("the page has its new width", fmt.Sprintf("innerWidth === %d", width))
 }

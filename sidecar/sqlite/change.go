@@ -56,6 +56,9 @@ func (tx *Tx) Create(run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.
 			return fmt.Errorf("keep blob %s: %w", b.Digest, err)
 		}
 	}
+	if err := tx.addDelivery(run); err != nil {
+		return fmt.Errorf("keep whom to tell of run %s: %w", run.ID, err)
+	}
 	return tx.commitRun(nil, clone(run), events)
 }
 

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// remote is a sidecar that is spoken to over HTTP.
+type remote struct {
+	base    string
+	session string
+}
+
+// refusal is a sidecar's error answer.
+type refusal struct {
+	Status  int    `json:"http_status"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Issues  []struct {
+		Message string `json:"message"`
+		Input   string `json:"input_name"`
+	} `json:"issues,omitempty"`
+}
+
+func (r *refusal) Error() string { return r.Message }
+
+func (r *remote) url(parts ...string) string {
+	path := ""
+	for _, p := range parts {
+		path += "/" + url.PathEscape(p)
+	}
+	return r.base + path
+}
+
+// do sends a request; any answer but 2xx is a *refusal. The caller closes the
+// body.
+func (r *remote) do(ctx context.Context, method, url string, body io.Reader, header map[string]string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, &usageError{[]string{fmt.Sprintf("--url (STUDIO_SIDECAR_URL): %v", err)}}
+	}
+	req.Header.Set("X-ComfyGit-Studio-Session", r.session)
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	if f, ok := body.(*os.File); ok {
+		if info, err := f.Stat(); err == nil {
+			req.ContentLength = info.Size()
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, &refusal{Status: http.StatusBadGateway, Code: "sidecar_unavailable", Message: fmt.Sprintf("no sidecar answers at %s: %v", r.base, errors.Unwrap(err))}
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, readRefusal(resp)
+}
+
+func readRefusal(resp *http.Response) error {
+	var doc struct {
+		Code    string          `json:"error"`
+		Status  string          `json:"status"`
+		Message string          `json:"message"`
+		Hint    string          `json:"hint"`
+		Issues  json.RawMessage `json:"issues"`
+	}
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, healthMax))
+	if err != nil || json.Unmarshal(raw, &doc) != nil {
+		return &refusal{Status: resp.StatusCode, Code: "unreadable", Message: fmt.Sprintf("the sidecar answered HTTP %d", resp.StatusCode)}
+	}
+	out := &refusal{Status: resp.StatusCode, Code: doc.Code, Message: doc.Message, Hint: doc.Hint}
+	if out.Code == "" {
+		out.Code = doc.Status
+	}
+	if len(doc.Issues) > 0 && json.Unmarshal(doc.Issues, &out.Issues) != nil {
+		out.Issues = nil // an answer of another shape still has its message
+	}
+	return out
+}
+
+// call sends JSON and reads JSON.
+func (r *remote) call(ctx context.Context, method, url string, body, answer any) error {
+	var reader io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode the request: %w", err)
+		}
+		reader = bytes.NewReader(raw)
+	}
+	resp, err := r.do(ctx, method, url, reader, map[string]string{"Content-Type": "application/json"})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
+		return fmt.Errorf("read the answer of %s %s: %w", method, url, err)
+	}
+	return nil
+}
+
+// contractForm is the part of a contract that the command line needs.
+type contractForm struct {
+	Inputs []struct {
+		Name string `json:"name"`
+		Type string `json:"type"`
+	} `json:"inputs"`
+}
+
+func (f *contractForm) typeOf(name string) string {
+	for _, in := range f.Inputs {
+		if in.Name == name {
+			return strings.ToLower(in.Type)
+		}
+	}
+	return ""
+}
+
+func (r *remote) form(ctx context.Context, workflow, contract string) (*contractForm, error) {
+	var form contractForm
+	err := r.call(ctx, http.MethodGet, r.url("contracts", workflow, contract), nil, &form)
+	return &form, err
+}
+
+// upload sends a file and returns the reference to give as its input's value.
+func (r *remote) upload(ctx context.Context, path string) (json.RawMessage, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var slot struct {
+		URL     string            `json:"upload_url"`
+		Headers map[string]string `json:"headers"`
+		Ref     json.RawMessage   `json:"file_ref"`
+	}
+	ask := map[string]any{"filename": filepath.Base(path), "mime_type": mime.TypeByExtension(filepath.Ext(path)), "size": info.Size()}
+	if err := r.call(ctx, http.MethodPost, r.url("uploads", "prepare"), ask, &slot); err != nil {
+		return nil, err
+	}
+	target, err := r.resolve(slot.URL)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.do(ctx, http.MethodPut, target, file, slot.Headers)
+	if err != nil {
+		return nil, err
+	}
+	return slot.Ref, resp.Body.Close()
+}
+
+// resolve makes an address of an answer absolute.
+func (r *remote) resolve(ref string) (string, error) {
+	base, err := url.Parse(r.base + "/")
+	if err != nil {
+		return "", fmt.Errorf("read address %s: %w", r.base, err)
+	}
+	u, err := base.Parse(ref)
+	if err != nil {
+		return "", fmt.Errorf("read address %s: %w", ref, err)
+	}
+	return u.String(), nil
+}
+
+// launch starts a run and returns its id.
+func (r *remote) launch(ctx context.Context, workflow, contract string, inputs map[string]json.RawMessage) (string, error) {
+	var answer struct {
+		ID string `json:"run_id"`
+	}
+	err := r.call(ctx, http.MethodPost, r.url("contracts", workflow, contract, "run"), map[string]any{"inputs": inputs}, &answer)
+	return answer.ID, err
+}
+
+func (r *remote) cancel(ctx context.Context, id string) error {
+	var ignored map[string]any
+	return r.call(ctx, http.MethodPost, r.url("runs", id, "cancel"), nil, &ignored)
+}
+
+type galleryItem struct {
+	Name     string `json:"outputName"`
+	Type     string `json:"type"`
+	Filename string `json:"filename"`
+	URL      string `json:"url"`
+	Artifact struct {
+		Text string `json:"text"`
+	} `json:"artifact"`
+}
+
+// state reads the run as it is.
+func (r *remote) state(ctx context.Context, id string) (*outcome, error) {
+	var doc struct {
+		Run struct {
+			Status  string `json:"status"`
+			Outcome string `json:"outcome"`
+			Error   string `json:"error"`
+		} `json:"run"`
+		Items []galleryItem `json:"gallery_items"`
+	}
+	if err := r.call(ctx, http.MethodGet, r.url("runs", id), nil, &doc); err != nil {
+		return nil, err
+	}
+	return &outcome{RunID: id, Status: doc.Run.Status, Outcome: doc.Run.Outcome, Message: doc.Run.Error, items: doc.Items}, nil
+}
+
+// follow reads the run's events until it has ended, and shows its progress.
+func (r *remote) follow(ctx context.Context, id string, show func(progressEvent)) (*outcome, error) {
+	resp, err := r.do(ctx, http.MethodGet, r.url("runs", id, "events")+"?after=0", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, healthMax)
+	name := ""
+	for lines.Scan() {
+		field, value, _ := strings.Cut(lines.Text(), ": ")
+		switch {
+		case field == "event":
+			name = value
+		case field == "data" && name == "progress":
+			var p progressEvent
+			if json.Unmarshal([]byte(value), &p) == nil {
+				show(p)
+			}
+		case field == "data" && (name == "run_completed" || name == "run_failed" || name == "run_cancelled" || name == "reset"):
+			end, err := r.state(ctx, id)
+			if err != nil || end.Status == "completed" || end.Status == "error" || end.Status == "cancelled" {
+				return end, err
+			}
+		}
+	}
+	if err := lines.Err(); err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("follow run %s: %w", id, err)
+	}
+	return r.state(context.WithoutCancel(ctx), id)
+}
+
+// download writes the run's files into dir.
+func (r *remote) download(ctx context.Context, end *outcome, dir string) ([]outputFile, error) {
+	files := []outputFile{}
+	taken := map[string]bool{}
+	for i, item := range end.items {
+		file := outputFile{Name: item.Name, Type: item.Type, Text: item.Artifact.Text}
+		if item.URL != "" {
+			target, err := r.resolve(item.URL)
+			if err != nil {
+				return files, err
+			}
+			resp, err := r.do(ctx, http.MethodGet, target, nil, nil)
+			if err != nil {
+				return files, fmt.Errorf("fetch %s: %w", item.Filename, err)
+			}
+			name := item.Filename
+			if taken[name] { // from another subfolder of ComfyUI's
+				name = fmt.Sprintf("%d_%s", i+1, name)
+			}
+			taken[name] = true
+			file.Path, err = save(resp.Body, dir, name)
+			if err := errors.Join(err, resp.Body.Close()); err != nil {
+				return files, err
+			}
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}

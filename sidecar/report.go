@@ -1,0 +1,50 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Report moves a run by what its backend says unasked, and returns it as it
+// then is. moved tells whether that changed anything: an ended run absorbs. A
+// run that is unknown, or was never handed over, is CodeNotFound.
+func (s *Studio) Report(ctx context.Context, id RunID, signals ...Signal) (run *Run, moved bool, err error) {
+	if _, err := s.HandedOver(ctx, id); err != nil {
+		return nil, false, err
+	}
+	run, err = s.store.Update(context.WithoutCancel(ctx), id, func(r *Run) ([]Event, error) {
+		var events []Event
+		for _, sig := range signals {
+			events = append(events, r.Apply(sig, time.Now())...)
+		}
+		moved = len(events) > 0
+		return events, nil
+	})
+	if err != nil {
+		return nil, false, storageError(err)
+	}
+	s.decided.ring(id)
+	s.boxes.poke(id)
+	return run, moved, nil
+}
+
+// HandedOver reads a run of any scope that a backend may speak of. One that is
+// unknown, or was never handed over, is CodeNotFound.
+func (s *Studio) HandedOver(ctx context.Context, id RunID) (*Run, error) {
+	run, err := s.Await(ctx, id, func(*Run) bool { return true })
+	if err == nil && run.Attempt == 0 {
+		err = ErrNotFound
+	}
+	if errors.Is(err, ErrNotFound) {
+		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+	}
+	return run, err
+}
+
+// Await reads a run of any scope whenever it moved until it is as wanted, or
+// ctx ends; it returns the run as it then is. It changes nothing.
+func (s *Studio) Await(ctx context.Context, id RunID, wanted func(*Run) bool) (*Run, error) {
+	return s.await(ctx, id, wanted)
+}
