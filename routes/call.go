@@ -23,6 +23,7 @@ type call struct {
 	vars   map[string]string
 	direct bool // from this machine, through no proxy
 	secure bool // the browser came by https
+	hop    bool // a proxy that is trusted passed it on
 }
 
 // handler answers a call, or returns why not. It returns before it has written

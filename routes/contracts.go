@@ -9,11 +9,30 @@ import (
 )
 
 func (c *call) listContracts() error {
+	if err := c.settled(); err != nil {
+		return err
+	}
 	snap := c.studio.Catalog().Snapshot()
 	if err := snap.Usable(); err != nil {
 		return manifestFault(err)
 	}
-	return c.shared(pageKey{route: "contracts", snapshot: snap}, func() ([]byte, error) { return snap.JSON(), nil })
+	ref, err := snap.Ref(c.r.Context()).MarshalJSON()
+	if err != nil {
+		return err
+	}
+	key := pageKey{route: "contracts", snapshot: snap, query: string(ref)}
+	return c.shared(key, func() ([]byte, error) { return withProvenance(snap.JSON(), snap, ref), nil })
+}
+
+// withProvenance says of which manifest and environment contracts are.
+func withProvenance(doc []byte, snap *manifest.Snapshot, ref []byte) []byte {
+	t := text{}
+	t.open('{')
+	t.members(doc)
+	t.optStr("manifest_revision", snap.Revision)
+	t.optRaw("environment_ref", ref)
+	t.close('}')
+	return t.b
 }
 
 // shared answers with a page that is the same for everybody.
@@ -22,6 +41,9 @@ func (c *call) shared(key pageKey, render func() ([]byte, error)) error {
 }
 
 func (c *call) showContract() error {
+	if err := c.settled(); err != nil {
+		return err
+	}
 	snap := c.studio.Catalog().Snapshot()
 	workflow, name := c.contractNames()
 	contract, err := snap.Contract(workflow, name)
@@ -34,8 +56,12 @@ func (c *call) showContract() error {
 			hint: "Look at /contracts for what there is.", cause: err,
 		}
 	}
-	key := pageKey{route: "contract", snapshot: snap, query: contract.Workflow + "\x00" + contract.Name}
-	return c.shared(key, func() ([]byte, error) { return contract.JSON(), nil })
+	ref, err := snap.Ref(c.r.Context()).MarshalJSON()
+	if err != nil {
+		return err
+	}
+	key := pageKey{route: "contract", snapshot: snap, query: contract.Workflow + "\x00" + contract.Name + "\x00" + string(ref)}
+	return c.shared(key, func() ([]byte, error) { return withProvenance(contract.JSON(), snap, ref), nil })
 }
 
 // contractNames are the names in the path. Where slashes of a name came
@@ -80,7 +106,11 @@ func (c *call) health() error {
 		t.str("comfy_url", c.opts.ComfyURL)
 	}
 	t.str("executor", c.opts.ExecutorName)
-	backend(&t, state)
+	if c.opts.ExecutorName == "proxy" {
+		c.proxyBackend(&t, state, ref)
+	} else {
+		backend(&t, state)
+	}
 	t.optStr("version", c.opts.Version)
 	manifestState(&t, snap)
 	t.key("queue")
@@ -161,8 +191,10 @@ func (c *call) readyz() error {
 	t := text{}
 	t.open('{')
 	t.bool("ok", usable && trouble == nil)
-	manifestState(&t, snap)
-	storage(&t, trouble)
+	if c.authorized() == nil {
+		manifestState(&t, snap)
+		storage(&t, trouble)
+	}
 	t.close('}')
 	status := http.StatusOK
 	if !usable || trouble != nil {

@@ -20,6 +20,8 @@ const (
 	codeOutput        sidecar.Code = "output_not_found"
 	codeRange         sidecar.Code = "range_not_satisfiable"
 	codePrecondition  sidecar.Code = "precondition_failed"
+	codeTries         sidecar.Code = "too_many_tries"
+	codeBusy          sidecar.Code = "environment_busy"
 	codeProxyDown     sidecar.Code = "proxy_unavailable"
 	codeProxyRejected sidecar.Code = "proxy_rejected"
 	codeProxyDenied   sidecar.Code = "proxy_unauthorized"
@@ -51,9 +53,12 @@ var statuses = map[sidecar.Code]int{
 	codeOutput:                 http.StatusNotFound,
 	codeRange:                  http.StatusRequestedRangeNotSatisfiable,
 	codePrecondition:           http.StatusPreconditionFailed,
+	codeTries:                  http.StatusTooManyRequests,
+	codeBusy:                   http.StatusServiceUnavailable,
 	codeProxyDown:              http.StatusBadGateway,
 	codeProxyRejected:          http.StatusBadGateway,
 	codeProxyDenied:            http.StatusBadGateway,
+	sidecar.CodePromptTaken:    http.StatusConflict,
 }
 
 func statusOf(code sidecar.Code) int {
@@ -137,6 +142,25 @@ func (c *call) unreachable(e *sidecar.UnreachableError) *fault {
 		}
 	}
 	return f
+}
+
+// settled refuses while another program changes the environment, for what it
+// would answer may be half of the change.
+func (c *call) settled() error {
+	err := c.studio.Catalog().Environment().Busy()
+	var busy *manifest.BusyError
+	if !errors.As(err, &busy) {
+		return err
+	}
+	c.w.Header().Set("Retry-After", "1")
+	return &fault{
+		code: codeBusy, message: busy.Error(), hint: "Ask again in a second.",
+		more: func(t *text) {
+			t.bool("retryable", true)
+			t.optRaw("owner", busy.Owner)
+			t.str("request_id", c.id)
+		},
+	}
 }
 
 // manifestFault tells of a manifest or contract that cannot be used, and where

@@ -24,13 +24,15 @@ type guard struct {
 	proxies  []netip.Prefix
 	secret   string
 	token    string
+	passes   *passes
+	tries    tries
 	cross    *http.CrossOriginProtection
 }
 
 func newGuard(o Options) (*guard, error) {
 	g := &guard{
 		loopback: o.Loopback, names: map[string]bool{}, proxies: o.TrustedProxies,
-		secret: o.LaunchSecret, token: o.Token, cross: http.NewCrossOriginProtection(),
+		secret: o.LaunchSecret, token: o.Token, passes: newPasses(o.Token), cross: http.NewCrossOriginProtection(),
 	}
 	for _, host := range o.PublicHosts {
 		name := strings.ToLower(hostName(host))
@@ -56,7 +58,7 @@ func (c *call) admit() error {
 	if !launched && !c.guard.knows(c.r.Host) {
 		return unknownHost(c.r.Host)
 	}
-	if launched || c.guard.trusts(remote(c.r)) {
+	if c.hop = launched || c.guard.trusts(remote(c.r)); c.hop {
 		c.takeForwarded()
 		if !launched && !c.guard.knows(c.r.Host) {
 			return unknownHost(c.r.Host)
@@ -64,6 +66,10 @@ func (c *call) admit() error {
 	}
 	if err := c.guard.cross.Check(c.r); err != nil {
 		return crossSite(err)
+	}
+	// A page without an origin, such as a sandboxed frame, has no business here.
+	if c.r.Header.Get("Origin") == "null" && c.r.Header.Get("Sec-Fetch-Site") != "same-origin" {
+		return crossSite(nil)
 	}
 	return nil
 }
@@ -73,23 +79,6 @@ func unknownHost(host string) *fault {
 		code:    codeHost,
 		message: fmt.Sprintf("This server does not answer to the host name '%s'.", hostName(host)),
 		hint:    "If the name is meant, start the server with --public-host " + hostName(host) + ".",
-	}
-}
-
-// authorized checks the token, which every route but liveness asks for where
-// one is set.
-func (c *call) authorized() error {
-	if c.guard.token == "" {
-		return nil
-	}
-	given, ok := strings.CutPrefix(c.r.Header.Get("Authorization"), "Bearer ")
-	if ok && same(given, c.guard.token) {
-		return nil
-	}
-	c.w.Header().Set("WWW-Authenticate", "Bearer")
-	return &fault{
-		code: codeUnauthorized, message: "This server asks for its token.",
-		hint: "Send it as 'Authorization: Bearer TOKEN'.",
 	}
 }
 

@@ -27,7 +27,7 @@ func TestOwnPanel(t *testing.T) {
 	r := start(t, own, func(o *routes.Options) { o.PublicPrefix, o.PublicUIPrefix = "/api", "/studio" })
 	a := r.get("/")
 	content := regexp.MustCompile(`content="([^"]*)"`).FindSubmatch(a.body)
-	want := `{"apiBase":"/api","uiBase":"/studio","environment":"demo","version":"1.2.3"}`
+	want := `{"apiBase":"/api","uiBase":"/studio","environment":"demo","version":"1.2.3","authMode":"none"}`
 	if content == nil || html.UnescapeString(string(content[1])) != want {
 		t.Errorf("config %s", a.body)
 	}

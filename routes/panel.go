@@ -94,7 +94,10 @@ func (c *call) page() error {
 	h.Set("Referrer-Policy", "same-origin")
 	var body []byte
 	if c.panel.foreign {
-		body = foreignPage(source, c.urls.prefix, name)
+		if c.authorized() != nil {
+			name = ""
+		}
+		body = foreignPage(source, c.urls.prefix, c.authMode(), name)
 	} else {
 		h.Set("Content-Security-Policy", panelPolicy)
 		body = c.ownPage(source, name)
@@ -118,9 +121,18 @@ func (c *call) ownPage(source []byte, environment string) []byte {
 	t.str("uiBase", c.uiPrefix)
 	t.str("environment", environment)
 	t.str("version", c.opts.Version)
+	t.str("authMode", c.authMode())
 	t.close('}')
 	page := bytes.ReplaceAll(source, []byte("__STUDIO_CONFIG__"), []byte(html.EscapeString(string(t.b))))
 	return bytes.ReplaceAll(page, []byte("__STUDIO_BASE__"), []byte(c.uiPrefix+"/assets/"+versionMark+c.panel.version+"/"))
+}
+
+// authMode tells a panel whether it has to sign in.
+func (c *call) authMode() string {
+	if c.guard.token == "" {
+		return "none"
+	}
+	return "endpoint"
 }
 
 // versionMark begins the segment of an address that names a version of our
@@ -129,9 +141,9 @@ const versionMark = "v-"
 
 // foreignPage tells a panel of the reference where it is, as the reference
 // does.
-func foreignPage(source []byte, prefix, environment string) []byte {
+func foreignPage(source []byte, prefix, authMode, environment string) []byte {
 	config, err := json.Marshal(map[string]string{
-		"apiBasePath": prefix, "authMode": "none", "endpointName": environment,
+		"apiBasePath": prefix, "authMode": authMode, "endpointName": environment,
 	})
 	if err != nil {
 		return source

@@ -25,6 +25,7 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfy"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/upload"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,6 +38,7 @@ type rig struct {
 	store     *sqlite.Store
 	studio    *sidecar.Studio
 	artifacts string
+	uploads   string // folder of what clients sent, which ComfyUI does not see
 	env       string
 	handler   *routes.Server
 	server    *httptest.Server
@@ -72,7 +74,11 @@ func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
 	t.Cleanup(func() { must(t, r.store.Close()) })
 	env, err := manifest.Locate(r.env)
 	must(t, err)
-	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed}, Executor: r.exec, Log: log})
+	r.uploads = filepath.Join(r.env, "uploads")
+	folder, err := upload.Open(r.uploads)
+	must(t, err)
+	t.Cleanup(func() { must(t, folder.Close()) })
+	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed}, Executor: r.exec, Uploads: folder, Log: log})
 	r.runStudio()
 	o := routes.Options{
 		Studio: r.studio, Artifacts: copies, ComfyURL: comfyURL, Loopback: true, Version: "1.2.3", Log: log, State: "local",

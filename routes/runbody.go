@@ -48,11 +48,12 @@ func (c *call) readRun() (runRequest, error) {
 
 // readBody reads a bounded body. A client may take its time as long as
 // something comes.
-func (c *call) readBody() ([]byte, error) {
+func (c *call) readBody() ([]byte, error) { return c.readUpTo(c.opts.MaxRequestBytes) }
+
+func (c *call) readUpTo(limit int64) ([]byte, error) {
 	if err := checkCharset(c.r.Header.Get("Content-Type")); err != nil {
 		return nil, err
 	}
-	limit := c.opts.MaxRequestBytes
 	body := &pacedReader{http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, limit), c.control()}
 	if c.r.ContentLength > limit {
 		return nil, tooLarge(limit)

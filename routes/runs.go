@@ -18,6 +18,9 @@ func (c *call) runContract() error {
 	if err != nil {
 		return err
 	}
+	if err := c.settled(); err != nil {
+		return err
+	}
 	ctx, stop := c.r.Context(), context.CancelFunc(func() {})
 	launch := sidecar.LaunchRequest{Session: v.Session, Values: req.values}
 	launch.Workflow, launch.Contract = c.contractNames()
@@ -103,6 +106,8 @@ func (s shape) outcome(t *text, r *sidecar.Run) {
 	s.items(t, r)
 	t.optStr("outcome", string(r.Outcome))
 	t.int("revision", r.Revision)
+	provenance(t, r)
+	t.optRaw("environment_ref", r.EnvironmentRef)
 	t.close('}')
 }
 
@@ -169,8 +174,6 @@ func (c *call) showRun() error {
 	t.str("session_id", string(v.ID))
 	s.openRun(&t, "run", run)
 	t.optRaw("environment_ref", run.EnvironmentRef)
-	t.optStr("manifest_revision", run.ManifestRevision)
-	t.optStr("prompt_digest", run.PromptDigest)
 	if !run.Status.Terminal() {
 		c.liveMembers(&t, run)
 	}
@@ -251,8 +254,11 @@ func remoteCancel(run *sidecar.Run) []byte {
 
 // preview shows the newest picture of what is being made.
 func (c *call) preview() error {
-	v := c.session()
-	picture, version, err := c.studio.Preview(v.Scope, sidecar.RunID(c.path("run_id")))
+	return c.showPreview(c.session().Scope, sidecar.RunID(c.path("run_id")))
+}
+
+func (c *call) showPreview(scope sidecar.Scope, id sidecar.RunID) error {
+	picture, version, err := c.studio.Preview(scope, id)
 	if err != nil {
 		return &fault{
 			code: sidecar.CodeNotFound, message: "There is no preview of this run now.",

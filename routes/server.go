@@ -15,6 +15,7 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
 // DefaultMaxRequestBytes bounds a request's body, as in the reference.
@@ -57,6 +58,15 @@ type Options struct {
 	LaunchSecret   string
 	// Token, when set, is asked for on everything but liveness.
 	Token string
+
+	// Role is RoleProxy for a worker, which computes for other sidecars and
+	// asks them for ProxyToken; else the server is a front door.
+	Role       string
+	ProxyToken string
+	// Callbacks is set when workers are asked to tell of runs; CallbackTokens
+	// open the way in.
+	Callbacks      bool
+	CallbackTokens protocol.Tokens
 
 	Log *slog.Logger
 }
@@ -117,7 +127,7 @@ func New(o Options) (*Server, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("set up routes: %w", err)
 	}
-	s.mount(table())
+	s.mount(routesOf(o.Role))
 	return s, nil
 }
 

@@ -16,11 +16,15 @@ type Route struct {
 	Method string
 	Path   string // below the prefix, variables in braces
 	Name   string
+	// Summary is one line that says what the route does. The description of
+	// the API and the README show it.
+	Summary string
 	// Alias marks a second spelling of a route, which is not documented.
 	Alias bool
 
 	handle handler
 	open   bool // asks for no token
+	panel  bool // part of the panel, which has its own way to sign in
 }
 
 // Table lists all routes, in the order in which paths are matched.
@@ -28,37 +32,41 @@ func Table() []Route { return table() }
 
 func table() []Route {
 	return []Route{
-		{Method: "GET", Path: "/runs", Name: "list_runs", handle: (*call).listRuns},
-		{Method: "GET", Path: "/gallery", Name: "list_gallery", handle: (*call).listGallery},
-		{Method: "GET", Path: "/health", Name: "health", handle: (*call).health},
-		{Method: "GET", Path: "/contracts", Name: "list_contracts", handle: (*call).listContracts},
-		{Method: "GET", Path: "/events", Name: "events", handle: (*call).scopeEvents},
-		{Method: "GET", Path: "/outputs/view", Name: "view_output", handle: (*call).viewOutput},
-		{Method: "GET", Path: "/runs/{run_id}", Name: "show_run", handle: (*call).showRun},
-		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", handle: (*call).runEvents},
-		{Method: "GET", Path: "/runs/{run_id}/preview", Name: "run_preview", handle: (*call).preview},
-		{Method: "POST", Path: "/runs/{run_id}/cancel", Name: "cancel_run", handle: (*call).cancelRun},
-		{Method: "DELETE", Path: "/gallery/{item_id}", Name: "delete_item", handle: (*call).deleteItem},
-		{Method: "POST", Path: "/contracts/{workflow}/{contract}/run", Name: "run_contract", handle: (*call).runContract},
-		{Method: "GET", Path: "/contracts/{workflow}/{contract}", Name: "show_contract", handle: (*call).showContract},
+		{Method: "GET", Path: "/runs", Name: "list_runs", Summary: "List run records", handle: (*call).listRuns},
+		{Method: "GET", Path: "/gallery", Name: "list_gallery", Summary: "List gallery items for the current Studio session", handle: (*call).listGallery},
+		{Method: "GET", Path: "/health", Name: "health", Summary: "Return Studio runtime and executor health", handle: (*call).health},
+		{Method: "GET", Path: "/contracts", Name: "list_contracts", Summary: "List available workflow contracts", handle: (*call).listContracts},
+		{Method: "GET", Path: "/events", Name: "events", Summary: "Stream what happens in the session as server-sent events", handle: (*call).scopeEvents},
+		{Method: "GET", Path: "/outputs/view", Name: "view_output", Summary: "Fetch a generated output artifact", handle: (*call).viewOutput},
+		{Method: "GET", Path: "/runs/{run_id}", Name: "show_run", Summary: "Return one run record, output slots, and gallery items", handle: (*call).showRun},
+		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", Summary: "Stream what happens to one run as server-sent events", handle: (*call).runEvents},
+		{Method: "GET", Path: "/runs/{run_id}/preview", Name: "run_preview", Summary: "Show the newest picture of a run in the making", handle: (*call).preview},
+		{Method: "POST", Path: "/runs/{run_id}/cancel", Name: "cancel_run", Summary: "Cancel a running contract run", handle: (*call).cancelRun},
+		{Method: "DELETE", Path: "/gallery/{item_id}", Name: "delete_item", Summary: "Delete one gallery item from the current session", handle: (*call).deleteItem},
+		{Method: "POST", Path: "/contracts/{workflow}/{contract}/run", Name: "run_contract", Summary: "Start a workflow contract run", handle: (*call).runContract},
+		{Method: "GET", Path: "/contracts/{workflow}/{contract}", Name: "show_contract", Summary: "Return one workflow contract", handle: (*call).showContract},
 		{Method: "POST", Path: "/contracts/{path:.+}/run", Name: "run_contract_by_path", Alias: true, handle: (*call).runContract},
 		{Method: "GET", Path: "/contracts/{path:.+/.+}", Name: "show_contract_by_path", Alias: true, handle: (*call).showContract},
-		{Method: "POST", Path: "/uploads/prepare", Name: "prepare_upload", handle: (*call).prepareUpload},
-		{Method: "PUT", Path: "/uploads/{upload_id}", Name: "receive_upload", handle: (*call).receiveUpload},
-		{Method: "GET", Path: "/uploads/{upload_id}/status", Name: "upload_status", handle: (*call).uploadStatus},
-		{Method: "GET", Path: "/livez", Name: "livez", open: true, handle: (*call).livez},
-		{Method: "GET", Path: "/readyz", Name: "readyz", open: true, handle: (*call).readyz},
-		{Method: "GET", Path: "/favicon.ico", Name: "favicon", handle: (*call).favicon},
-		{Method: "GET", Path: "/assets", Name: "assets", Alias: true, handle: (*call).asset},
-		{Method: "GET", Path: "/assets/{file:.*}", Name: "asset", handle: (*call).asset},
-		{Method: "GET", Path: "/", Name: "page", handle: (*call).page},
+		{Method: "POST", Path: "/uploads/prepare", Name: "prepare_upload", Summary: "Prepare a media upload slot", handle: (*call).prepareUpload},
+		{Method: "PUT", Path: "/uploads/{upload_id}", Name: "receive_upload", Summary: "Upload bytes to a prepared slot", handle: (*call).receiveUpload},
+		{Method: "GET", Path: "/uploads/{upload_id}/status", Name: "upload_status", Summary: "Return upload status and file reference", handle: (*call).uploadStatus},
+		{Method: "GET", Path: "/openapi.json", Name: "openapi", Summary: "Return the Studio contract API OpenAPI document", handle: (*call).openAPI},
+		{Method: "GET", Path: "/studio-session", Name: "show_sign_in", Summary: "Tell whether the caller is signed in", open: true, handle: (*call).showSignIn},
+		{Method: "POST", Path: "/studio-session", Name: "sign_in", Summary: "Sign in with the server's token", open: true, handle: (*call).signIn},
+		{Method: "DELETE", Path: "/studio-session", Name: "sign_out", Summary: "Sign out", open: true, handle: (*call).signOut},
+		{Method: "GET", Path: "/livez", Name: "livez", Summary: "Tell that the process answers", open: true, handle: (*call).livez},
+		{Method: "GET", Path: "/readyz", Name: "readyz", Summary: "Tell whether runs are accepted", open: true, handle: (*call).readyz},
+		{Method: "GET", Path: "/favicon.ico", Name: "favicon", Summary: "Tell browsers that there is no icon", panel: true, handle: (*call).favicon},
+		{Method: "GET", Path: "/assets", Name: "assets", Alias: true, panel: true, handle: (*call).asset},
+		{Method: "GET", Path: "/assets/{file:.*}", Name: "asset", Summary: "Fetch a file of the panel", panel: true, handle: (*call).asset},
+		{Method: "GET", Path: "/", Name: "page", Summary: "Show the panel", panel: true, handle: (*call).page},
 	}
 }
 
 // fallback answers a path that no route has, as the reference's catch-all
 // does: it counts as a GET route for other methods.
 func fallback() Route {
-	return Route{Method: "GET", Path: "/{rest:.*}", Name: "fallback", Alias: true, handle: (*call).fallback}
+	return Route{Method: "GET", Path: "/{rest:.*}", Name: "fallback", Alias: true, panel: true, handle: (*call).fallback}
 }
 
 // endpoint is a path with what it does by method.
@@ -70,7 +78,7 @@ type endpoint struct {
 // mount builds the router. It matches paths alone: a method that a path lacks
 // is answered here, with the methods that it has.
 func (s *Server) mount(routes []Route) {
-	if s.mounted == "" {
+	if s.mounted == "" && s.opts.Role != RoleProxy {
 		routes = append(routes, fallback())
 	}
 	s.router = mux.NewRouter().UseEncodedPath().SkipClean(true)
@@ -127,13 +135,8 @@ func (c *call) route() error {
 			hint: "It takes " + e.allow + ".",
 		}
 	}
-	if !r.open {
-		if err := c.authorized(); err != nil {
-			return err
-		}
-	}
 	c.vars = match.Vars
-	return r.handle(c)
+	return c.enter(r)
 }
 
 // strip takes the prefix off the path, which comes with the public one or

@@ -34,6 +34,13 @@ func (s shape) openRun(t *text, name string, r *sidecar.Run) {
 	t.optStr("phase", string(r.Phase))
 	t.optStr("outcome", string(r.Outcome))
 	t.int("revision", r.Revision)
+	provenance(t, r)
+}
+
+// provenance says what was run: the manifest, and the graph as built from it.
+func provenance(t *text, r *sidecar.Run) {
+	t.optStr("manifest_revision", r.ManifestRevision)
+	t.optStr("prompt_digest", r.PromptDigest)
 }
 
 func (s shape) slot(t *text, r *sidecar.Run, slot *sidecar.Slot) {
@@ -115,6 +122,8 @@ func (s shape) receipt(t *text, r *sidecar.Run) {
 	s.items(t, &began)
 	t.optStr("phase", string(r.Phase))
 	t.int("revision", r.Revision)
+	provenance(t, r)
+	t.optRaw("environment_ref", r.EnvironmentRef)
 	t.close('}')
 }
 

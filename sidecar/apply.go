@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -296,7 +297,11 @@ func (t *transition) fail(f *Failure) {
 
 func (t *transition) refusedCancel(f *Failure) {
 	r := t.run
-	r.Result = withRemoteCancel(r.Result, f)
+	noted := withRemoteCancel(r.Result, f)
+	if bytes.Equal(noted, r.Result) {
+		return
+	}
+	r.Result = noted
 	for i := range r.Slots {
 		r.Slots[i].Result = r.Result
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -180,6 +181,10 @@ func TestCancel(t *testing.T) {
 					r.Errorf("it is %s", p)
 				}
 				r.isCancelled(r.finished(run.ID)) // it ran to its end
+				types := r.history(run)
+				if i := slices.Index(types, sidecar.EventRunCancelled); len(types)-i != 3 {
+					r.Errorf("the refusal and the end are more than two events: %v", types[i:])
+				}
 			})
 		})
 		t.Run("twice_and_by_two_at_once", func(t *testing.T) {

@@ -18,6 +18,8 @@ type Job struct {
 	// Resumed is set when an earlier life of this process, or an attempt whose
 	// answer was lost, may have handed the prompt over.
 	Resumed bool
+	// Accepted is set once the backend is known to have taken the prompt.
+	Accepted bool
 	// Due is when the run is given up; zero: never.
 	Due time.Time
 	// EnvironmentRef says which state of an environment the graph was made from.
@@ -82,6 +84,8 @@ const (
 	// that nobody was told. It must not be handed over again.
 	PlaceUnknown Place = "unknown"
 )
+
+func (p Place) over() bool { return p == PlaceDone || p == PlaceFailed || p == PlaceStopped }
 
 // Sighting is what Look saw.
 type Sighting struct {

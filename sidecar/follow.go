@@ -17,6 +17,9 @@ type follower struct {
 	log      *slog.Logger
 	run      *Run // as last committed
 	job      Job
+	beat     *heartbeat
+	ending   bool // the backend said that it is ending the run
+	silent   bool // the backend did not answer when it was last asked
 	released bool
 	gone     bool // the run can be read and written no more
 }
@@ -88,6 +91,7 @@ func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
 		return false
 	}
 	f.run = run
+	f.readdress()
 	return true
 }
 
@@ -136,31 +140,31 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // attend follows an accepted run until it ends.
 func (f *follower) attend(ctx context.Context) {
-	beat := newHeartbeat(f.run.DueAt)
-	defer beat.stop()
+	f.beat = newHeartbeat(f.run.DueAt)
+	defer f.beat.stop()
 	for f.goesOn(ctx) {
 		look := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-f.box.ready:
-			look = f.read(ctx, beat)
-		case <-beat.timer.C:
+			look = f.read(ctx)
+		case <-f.beat.timer.C:
 			look = true
 		}
 		if look && f.goesOn(ctx) {
 			f.look(ctx)
-			beat.looked()
+			f.beat.looked()
 		}
 		if f.goesOn(ctx) && f.overdue() {
 			f.apply(ctx, Signal{Kind: SignalTimedOut})
 		}
-		beat.reset()
+		f.beat.reset()
 	}
 }
 
 // read takes the news in and says whether to look at once.
-func (f *follower) read(ctx context.Context, beat *heartbeat) (look bool) {
+func (f *follower) read(ctx context.Context) (look bool) {
 	news, poked := f.box.take()
 	if poked {
 		f.reread(ctx)
@@ -177,12 +181,12 @@ func (f *follower) read(ctx context.Context, beat *heartbeat) (look bool) {
 		case NewsNodeDone:
 			signals = append(signals, Signal{Kind: SignalNodeFinished, Node: n.Node})
 		case NewsEnding:
-			look = true
-			beat.hurry()
+			look, f.ending = true, true
+			f.beat.hurry()
 		case NewsConnected:
 			look = true
 		case NewsQueue:
-			look = look || f.bell(beat)
+			look = look || f.bell()
 		}
 	}
 	if len(signals) > 0 {
@@ -193,19 +197,20 @@ func (f *follower) read(ctx context.Context, beat *heartbeat) (look bool) {
 
 // bell: a run whose messages do not reach us takes any movement of the queue
 // for its bell, and a waiting one for a step forward. Looks are kept apart.
-func (f *follower) bell(beat *heartbeat) (look bool) {
+func (f *follower) bell() (look bool) {
 	if f.run.Phase == PhaseExecuting && f.studio.live.hears(f.id) {
 		return false
 	}
-	if time.Since(beat.last) >= bellPause {
+	if time.Since(f.beat.last) >= bellPause {
 		return true
 	}
-	beat.within(bellPause)
+	f.beat.within(bellPause)
 	return false
 }
 
 // readdress takes the id that a backend told before it answered the submit.
 func (f *follower) readdress() {
+	f.job.Accepted = f.run.Accepted
 	if f.run.Accepted && f.run.PromptID != f.job.Prompt {
 		f.job.Prompt = f.run.PromptID
 		f.studio.boxes.address(f.job.Prompt, f.box)
@@ -228,6 +233,10 @@ func (f *follower) look(ctx context.Context) {
 		f.unreachable(ctx, err)
 		return
 	}
+	f.silent = false
+	if seen.Place.over() {
+		f.catchUp(ctx)
+	}
 	switch seen.Place {
 	case PlaceQueued:
 		f.studio.live.position(f.id, seen.Position)
@@ -242,6 +251,23 @@ func (f *follower) look(ctx context.Context) {
 		f.apply(ctx, Signal{Kind: SignalInterrupted})
 	case PlaceAbsent:
 		f.apply(ctx, Signal{Kind: SignalLost})
+	}
+}
+
+// catchUp takes in what the socket still has to tell of a run whose end was
+// seen before it was heard: history is filled before the last messages are sent.
+func (f *follower) catchUp(ctx context.Context) {
+	timer := time.NewTimer(lateNews)
+	defer timer.Stop()
+	for f.goesOn(ctx) && !f.ending && f.studio.live.hears(f.id) {
+		select {
+		case <-f.box.ready:
+			f.read(ctx)
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -262,11 +288,31 @@ func (f *follower) collect(ctx context.Context, seen Sighting) {
 	f.apply(ctx, Signal{Kind: SignalFinished, Results: results, AllCached: seen.AllCached, Issues: seen.Issues})
 }
 
-// unreachable notes that the backend did not answer. The run is left as it
-// is: it is asked for again until the truth is known.
+// unreachable notes that the backend did not answer, once until it does again.
+// The run is left as it is: it is asked for until the truth is known.
 func (f *follower) unreachable(ctx context.Context, err error) {
-	if ctx.Err() == nil {
-		f.log.Warn("backend does not answer", "err", err)
+	if !f.silent {
+		f.warn(ctx, "backend does not answer", err)
+	}
+	f.silent = true
+}
+
+// warn logs an error of the backend with its cause. A no is not the backend's
+// fault, and a call that we gave up nobody's.
+func (f *follower) warn(ctx context.Context, what string, err error) {
+	var refused *RefusedError
+	var away *UnreachableError
+	var unsure *UnsureError
+	switch {
+	case ctx.Err() != nil:
+	case errors.As(err, &refused):
+		f.log.Info(what, "err", err)
+	case errors.As(err, &away):
+		f.log.Warn(what, "err", err, "cause", away.Err)
+	case errors.As(err, &unsure):
+		f.log.Warn(what, "err", err, "cause", unsure.Err)
+	default:
+		f.log.Warn(what, "err", err)
 	}
 }
 

@@ -81,7 +81,7 @@ func (f *follower) misses(ctx context.Context, lost *UnsureError) {
 func (f *follower) submit(ctx context.Context) error {
 	job, err := f.studio.stage(ctx, f.run, f.job)
 	if err != nil {
-		f.log.Warn("hand files on", "err", err)
+		f.warn(ctx, "hand files on", err)
 		return err
 	}
 	if !f.apply(ctx, Signal{Kind: SignalHanding}) || !f.goesOn(ctx) {
@@ -90,7 +90,7 @@ func (f *follower) submit(ctx context.Context) error {
 	f.studio.live.handedOver(f.id)
 	yes, err := f.studio.exec.Submit(ctx, job)
 	if err != nil {
-		f.log.Warn("hand over", "err", err)
+		f.warn(ctx, "hand over", err)
 		return err
 	}
 	if yes.PromptID != f.job.Prompt {
@@ -101,16 +101,23 @@ func (f *follower) submit(ctx context.Context) error {
 	return nil
 }
 
-// find looks for a prompt. Absence counts only after the time that a late
-// answer, or a late record, may take; for an ended run it counts at once when
-// the prompt was accepted.
+// find looks for a prompt. Absence counts only when it lasts for as long as a
+// late answer, or a late record, may take; for an ended run that was accepted it
+// counts at once.
 func (f *follower) find(ctx context.Context) (Sighting, error) {
-	until := time.Now().Add(lateAnswer)
+	var until time.Time
 	for pause := lookPause; ; pause *= 2 {
 		seen, err := f.studio.exec.Look(ctx, f.job)
-		sure := f.run.Accepted && f.run.Status.Terminal() || !time.Now().Before(until)
-		if err != nil || seen.Place != PlaceAbsent || sure {
+		if err != nil || seen.Place != PlaceAbsent || f.run.Accepted && f.run.Status.Terminal() {
 			return seen, err
+		}
+		// From the first answer on: a backend that was busy before has only now
+		// come to the prompt.
+		if until.IsZero() {
+			until = time.Now().Add(lateAnswer)
+		}
+		if !time.Now().Before(until) {
+			return seen, nil
 		}
 		if !sleep(ctx, min(pause, time.Until(until))) {
 			return Sighting{}, ctx.Err()
@@ -144,8 +151,9 @@ func failureOf(err error) *Failure {
 	return &Failure{Code: string(CodeInternal), Message: "The run could not be handed over.", Outcome: OutcomeFailed}
 }
 
+// rejection: a backend that could not be asked has not said no.
 func rejection(f Failure) *Failure {
-	if f.Outcome == "" {
+	if f.Outcome == "" && f.Code != string(CodeUnavailable) {
 		f.Outcome = OutcomeRejected
 	}
 	return &f

@@ -8,6 +8,9 @@ const (
 	// hurryPause is the first pause after the backend said that it is ending:
 	// history follows within milliseconds.
 	hurryPause = 10 * time.Millisecond
+	// lateNews is how long messages may come after the end was seen: ComfyUI
+	// sends them one by one, pictures of previews among them.
+	lateNews = 500 * time.Millisecond
 	// dueSlack keeps a timer that fires a hair early from spinning.
 	dueSlack = time.Millisecond
 )

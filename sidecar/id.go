@@ -55,11 +55,6 @@ func newRunID() (RunID, error) {
 	return RunID("run_" + h), err
 }
 
-func newItemID() (ItemID, error) {
-	h, err := orderedHex()
-	return ItemID("gallery_" + h), err
-}
-
 func newPromptID() (PromptID, error) {
 	id, err := uuid.NewRandom()
 	if err != nil {

@@ -16,7 +16,7 @@ func (e recoveryError) Error() string { return string(e) }
 
 // jobOf is what the executor needs of a stored run.
 func (s *Studio) jobOf(ctx context.Context, run *Run) (Job, error) {
-	job := Job{Run: run.ID, Prompt: run.PromptID, Resumed: run.Attempt > 0, Due: run.DueAt, EnvironmentRef: run.EnvironmentRef}
+	job := Job{Run: run.ID, Prompt: run.PromptID, Resumed: run.Attempt > 0, Accepted: run.Accepted, Due: run.DueAt, EnvironmentRef: run.EnvironmentRef}
 	if job.Prompt == "" {
 		job.Prompt = run.Prompt
 	}

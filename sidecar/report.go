@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
 
 // Report moves a run by what its backend says unasked, and returns it as it
@@ -47,4 +49,13 @@ func (s *Studio) HandedOver(ctx context.Context, id RunID) (*Run, error) {
 // ctx ends; it returns the run as it then is. It changes nothing.
 func (s *Studio) Await(ctx context.Context, id RunID, wanted func(*Run) bool) (*Run, error) {
 	return s.await(ctx, id, wanted)
+}
+
+// Outputs are the declared outputs of a run, as it was launched.
+func (s *Studio) Outputs(ctx context.Context, run *Run) ([]manifest.Output, error) {
+	outputs, err := s.launchedOutputs(ctx, run)
+	if err != nil {
+		return nil, storageError(err)
+	}
+	return outputs, nil
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,48 +42,10 @@ type rig struct {
 
 	studio *sidecar.Studio
 	exec   *comfy.Executor
-	stop   func()      // ends the studio's life
+	stop   func()       // ends the studio's life
 	deaf   atomic.Bool  // news of prompts do not come in
 	stall  atomic.Int32 // a stall
-}
-
-// stall is where a submit of a dying studio stands still.
-type stall int32
-
-const (
-	nowhere stall = iota
-	beforePost
-	afterPost
-)
-
-// choosy is the real executor, which loses news of prompts and stalls submits
-// while it is told to.
-type choosy struct {
-	*comfy.Executor
-	deaf  *atomic.Bool
-	stall *atomic.Int32
-}
-
-func (e choosy) Submit(ctx context.Context, job sidecar.Job) (sidecar.Acceptance, error) {
-	where := stall(e.stall.Load())
-	if where == nowhere {
-		return e.Executor.Submit(ctx, job)
-	}
-	if where == afterPost {
-		if _, err := e.Executor.Submit(ctx, job); err != nil {
-			return sidecar.Acceptance{}, err
-		}
-	}
-	<-ctx.Done()
-	return sidecar.Acceptance{}, &sidecar.UnsureError{Err: ctx.Err()}
-}
-
-func (e choosy) Watch(ctx context.Context, report func(sidecar.News)) error {
-	return e.Executor.Watch(ctx, func(n sidecar.News) {
-		if n.Prompt == "" || !e.deaf.Load() {
-			report(n)
-		}
-	})
+	lag    atomic.Int64 // of news, in nanoseconds
 }
 
 // setup shapes a rig.
@@ -127,7 +87,7 @@ func inRig(t testing.TB, s setup, test func(*rig)) {
 // of the last one.
 func (r *rig) start() {
 	r.exec = comfy.New(comfy.Options{URL: "http://comfy:8188", DialContext: r.net.connect})
-	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall}
+	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall, &r.lag}
 	r.studio = sidecar.New(r.opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -152,83 +112,6 @@ func (r *rig) restart() {
 		r.Errorf("it took %v to stop", took)
 	}
 	r.start()
-}
-
-// network is the way to ComfyUI. While it is down nothing listens there.
-type network struct {
-	dial func(context.Context, string, string) (net.Conn, error)
-
-	mu    sync.Mutex
-	down  bool
-	conns []net.Conn
-}
-
-func (n *network) connect(ctx context.Context, kind, address string) (net.Conn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.down {
-		return nil, &net.OpError{Op: "dial", Net: kind, Err: syscall.ECONNREFUSED}
-	}
-	conn, err := n.dial(ctx, kind, address)
-	if err == nil {
-		n.conns = append(n.conns, conn)
-	}
-	return conn, err
-}
-
-func (n *network) setDown(down bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.down = down
-	for _, conn := range n.conns {
-		if down {
-			_ = conn.Close() // it is to be gone in any case
-		}
-	}
-	n.conns = nil
-}
-
-// flaky is the real store, which fails while it is told to.
-type flaky struct {
-	*sqlite.Store
-	writes, reads atomic.Bool // fail
-}
-
-var errDisk = &sidecar.Error{Code: sidecar.CodeStorage, Message: "no space left"}
-
-func (s *flaky) Create(ctx context.Context, run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.Blob) error {
-	if s.writes.Load() {
-		return errDisk
-	}
-	return s.Store.Create(ctx, run, events, blobs...)
-}
-
-func (s *flaky) Update(ctx context.Context, id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Event, error)) (*sidecar.Run, error) {
-	if s.writes.Load() {
-		return nil, errDisk
-	}
-	return s.Store.Update(ctx, id, change)
-}
-
-func (s *flaky) Append(ctx context.Context, events ...sidecar.Event) error {
-	if s.writes.Load() {
-		return errDisk
-	}
-	return s.Store.Append(ctx, events...)
-}
-
-func (s *flaky) Run(ctx context.Context, id sidecar.RunID) (*sidecar.Run, error) {
-	if s.reads.Load() {
-		return nil, errDisk
-	}
-	return s.Store.Run(ctx, id)
-}
-
-func (s *flaky) Blob(ctx context.Context, digest sidecar.Digest) ([]byte, error) {
-	if s.reads.Load() {
-		return nil, errDisk
-	}
-	return s.Store.Blob(ctx, digest)
 }
 
 // flows are the workflows of the environment: a graph, and the node of its

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // MarshalJSON writes an artifact that another sidecar told of in its words,
@@ -28,13 +29,18 @@ func (a artifactDoc) MarshalJSON() ([]byte, error) {
 }
 
 // withIssues adds what another sidecar remarked to a run's issues. What is no
-// object is left out.
+// object, or was remarked before, is left out.
 func withIssues(issues, more json.RawMessage) json.RawMessage {
-	added := objectsOf(more)
-	if len(added) == 0 {
+	all, added := objectsOf(issues), false
+	for _, issue := range objectsOf(more) {
+		if !slices.ContainsFunc(all, func(known json.RawMessage) bool { return bytes.Equal(known, issue) }) {
+			all, added = append(all, issue), true
+		}
+	}
+	if !added {
 		return issues
 	}
-	return mustJSON(append(objectsOf(issues), added...))
+	return mustJSON(all)
 }
 
 func objectsOf(list json.RawMessage) []json.RawMessage {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,6 +54,14 @@ func newApp(ctx context.Context, cfg appConfig) (*app, error) {
 
 func (a *app) open(ctx context.Context) (err error) {
 	cfg := a.cfg
+	token, err := cfg.token()
+	if err != nil {
+		return err
+	}
+	proxies, err := cfg.proxies()
+	if err != nil {
+		return err
+	}
 	dbPath, artifactPath := statePaths(cfg.serveFlags, cfg.env)
 	a.store, err = sqlite.Open(ctx, sqlite.Options{Path: dbPath, Ephemeral: cfg.State == "ephemeral", Logger: cfg.log})
 	if err != nil {
@@ -75,6 +84,7 @@ func (a *app) open(ctx context.Context) (err error) {
 		MaxRequestBytes: cfg.maxRequest(), Shared: cfg.Gallery == "shared", State: cfg.State,
 		ComfyURL: cfg.ComfyURL, ExecutorName: "local", Version: version(),
 		PublicHosts: cfg.PublicHost, Loopback: isLoopback(cfg.Host), Log: cfg.log,
+		Token: token, TrustedProxies: proxies, LaunchSecret: os.Getenv(launchSecretEnv),
 	})
 	return err
 }

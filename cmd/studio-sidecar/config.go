@@ -23,6 +23,7 @@ type listenFlags struct {
 // serveFlags are those of "cg serve", and ours beside them.
 type serveFlags struct {
 	listenFlags
+	accessFlags
 	ComfyURL    string  `name:"comfy-url" default:"http://127.0.0.1:8188" env:"STUDIO_SIDECAR_COMFY_URL" help:"ComfyUI's address."`
 	State       string  `enum:"ephemeral,local" default:"ephemeral" env:"STUDIO_SIDECAR_STATE" help:"Keep runs and gallery until the end (ephemeral) or in a database (local)."`
 	StateDB     string  `name:"state-db" placeholder:"FILE" env:"STUDIO_SIDECAR_STATE_DB" help:"Database of --state local; by default in the workspace's .metadata/serve."`
@@ -71,7 +72,7 @@ func (f *serveFlags) faults() []string {
 		_, err := os.Stat(filepath.Join(f.StaticDir, "index.html"))
 		say(err == nil, "--static-dir (STUDIO_SIDECAR_STATIC_DIR): there is no index.html in %s", f.StaticDir)
 	}
-	return out
+	return append(out, f.accessFlags.faults()...)
 }
 
 // maxSeconds is a hundred years, far below what a time.Duration holds.

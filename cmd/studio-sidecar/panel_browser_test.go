@@ -17,10 +17,12 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
@@ -28,7 +30,7 @@ import (
 
 // patience is how long a page may take for what takes it milliseconds: the
 // machine may be busy with something else.
-const patience = 40 * time.Second
+const patience = 5 * time.Second
 
 const ctrl = chromedp.ModifierCtrl
 
@@ -163,6 +165,10 @@ func openTab(t *testing.T, browser context.Context, home, path string, width, he
 		p.judge()
 		stop()
 	})
+	// The page lives as long as the context of its first action.
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("open a page: %v", err)
+	}
 	p.do(chromedp.EmulateViewport(width, height))
 	p.do(chromedp.Navigate(home + path))
 	return p
@@ -214,7 +220,9 @@ func (p *tab) judge() {
 		p.t.Error(f)
 	}
 	if p.t.Failed() {
-		words, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+		ctx, stop := context.WithTimeout(p.ctx, time.Second)
+		defer stop()
+		words, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
 		p.t.Logf("the page says (%v):\n%s", err, words)
 	}
 }
@@ -232,7 +240,9 @@ func (p *tab) do(action chromedp.Action[chromedp.Void]) {
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	eventually(p.t, patience, what, func() bool {
-		ok, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		ctx, stop := context.WithTimeout(p.ctx, patience)
+		defer stop()
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		return err == nil && ok // between two pages there is nobody to ask
 	})
 }
@@ -255,10 +265,42 @@ func (p *tab) run(code string) {
 	p.text("(() => { " + code + " })()")
 }
 
-// press strikes keys.
+// press strikes keys as a keyboard does: a page that takes a key for itself
+// keeps its letter out of the field.
 func (p *tab) press(keys string, modifiers ...chromedp.Modifier) {
 	p.t.Helper()
-	p.do(chromedp.KeyEvent(keys, chromedp.KeyModifiers(modifiers...)))
+	for _, key := range keys {
+		text := ""
+		for _, event := range slices.Backward(kb.Encode(key)) {
+			if event.Type == input.DispatchKeyEventTypeChar {
+				text = event.Text
+			}
+		}
+		for _, event := range kb.Encode(key) {
+			switch event.Type {
+			case input.DispatchKeyEventTypeChar:
+				continue
+			case input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeRawKeyDown:
+				event.Type = input.DispatchKeyEventTypeKeyDown
+				if len(modifiers) == 0 {
+					event.Text = text
+				}
+			}
+			for _, m := range modifiers {
+				event.Modifiers |= int64(m)
+			}
+			p.send(*event)
+		}
+	}
+}
+
+func (p *tab) send(event input.DispatchKeyEventParams) {
+	p.t.Helper()
+	ctx, stop := context.WithTimeout(p.ctx, patience)
+	defer stop()
+	if _, err := chromedp.Call(ctx, input.DispatchKeyEvent, event); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // click clicks with the mouse at the middle of an element.
@@ -269,9 +311,9 @@ func (p *tab) click(selector string) {
 }
 
 // fill puts words into a field as if they were typed in place of what is there.
-func (p *tab) fill(input, words string) {
+func (p *tab) fill(field, words string) {
 	p.t.Helper()
-	p.run(fmt.Sprintf(`const el = document.querySelector('[data-input=%q]').querySelector("textarea, input"); el.focus(); el.select()`, input))
+	p.run(fmt.Sprintf(`const el = document.querySelector('[data-input=%q]').querySelector("textarea, input"); el.focus(); el.select()`, field))
 	p.press(words)
 }
 

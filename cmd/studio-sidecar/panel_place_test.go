@@ -116,11 +116,14 @@ func inFrame(t *testing.T, browser context.Context) {
 	p.run(`frames[0].document.querySelector(".peek").click()`)
 	p.until("and leads to the picture", `frames[0].document.querySelector(".stage .zoomable img")?.checkVisibility()`)
 
-	// The host's palette is worn; a message that does not come from the host is not heard.
-	p.run(`frames[0].postMessage({ type: "studio:theme", dark: false, vars: { "--base-background": "#123456" } }, "*")`)
-	p.until("the palette is worn", `frames[0].document.documentElement.dataset.theme === "host" && frames[0].document.documentElement.style.getPropertyValue("--base-background") === "#123456"`)
-	p.run(`frames[0].eval('postMessage({ type: "studio:theme", dark: true, vars: {} }, "*")')`)
-	p.until("others are not heard", `frames[0].document.documentElement.dataset.host === "light"`)
+	// The host's palette is worn; what does not come from the host is not heard.
+	p.run(`const other = document.body.appendChild(document.createElement("iframe"));
+		other.contentWindow.eval('parent.frames[0].postMessage({ type: "studio:theme", dark: true, vars: { "--fg-color": "#654321" } }, "*")');
+		frames[0].postMessage({ type: "studio:theme", dark: false, vars: { "--base-background": "#123456" } }, "*");`)
+	p.until("the palette is worn", `frames[0].document.documentElement.dataset.theme === "host" && frames[0].document.documentElement.dataset.host === "light"`)
+	if got := p.text(`["--base-background", "--fg-color"].map((n) => frames[0].document.documentElement.style.getPropertyValue(n))`); got != "#123456," {
+		t.Errorf("the palette is %q", got)
+	}
 }
 
 // firstPaint holds the first answers back: what is seen then is no empty page.

@@ -300,8 +300,11 @@ func changedOnDisk(t *testing.T, browser context.Context) {
 	p.press(kb.Escape)
 
 	whole := ""
-	edit(t, s, func(text string) string { whole = text; return strings.Replace(text, "[project]", "[project", 1) })
-	p.until("an error is told with its line", `document.querySelector(".banner b")?.textContent === "pyproject.toml has an error in line 1."`)
+	edit(t, s, func(text string) string {
+		whole = text
+		return strings.Replace(text, `version = "0"`, `version = = "0"`, 1)
+	})
+	p.until("an error is told with its line", `document.querySelector(".banner b")?.textContent === "pyproject.toml has an error in line 3."`)
 	p.click(".banner .btn")
 	p.until("all about it is one click away", `document.querySelector("dialog.sheet .way")?.textContent.includes("not valid TOML")`)
 	p.press(kb.Escape)

@@ -3,7 +3,7 @@
 //
 // The file is shared with the reference, comfygit-studio: its five tables are
 // as it makes them, and where they disagree with ours they win. Ours stand
-// beside them: run_state, node_runs, events, blobs, files,
+// beside them: run_state, node_runs, events, blobs, files, cursors,
 // sidecar_meta.
 //
 // # Writing

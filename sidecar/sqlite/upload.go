@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -108,8 +107,7 @@ func (s *Store) UpdateUpload(ctx context.Context, id sidecar.UploadID, change fu
 func (s *Store) ExpireUploads(ctx context.Context, now time.Time) ([]*sidecar.Upload, error) {
 	var gone []*sidecar.Upload
 	for after := ""; ; {
-		var batch []*sidecar.Upload
-		var removed []*sidecar.Upload
+		var batch, removed []*sidecar.Upload
 		err := s.Do(ctx, func(tx *Tx) (err error) {
 			batch, removed, err = tx.expireUploads(now, after)
 			return err
@@ -121,12 +119,15 @@ func (s *Store) ExpireUploads(ctx context.Context, now time.Time) ([]*sidecar.Up
 		if len(batch) < maxExpired {
 			return gone, nil
 		}
-		after = sidecar.FormatTime(batch[len(batch)-1].ExpiresAt)
+		last := sidecar.FormatTime(batch[len(batch)-1].ExpiresAt)
+		if last == after && len(removed) == 0 {
+			return gone, nil // a whole batch of one millisecond, all in use
+		}
+		after = last
 	}
 }
 
-// expireUploads looks at a batch from a time on. That more than a batch expire
-// in one millisecond and are all in use does not happen.
+// expireUploads looks at a batch from a time on.
 func (tx *Tx) expireUploads(now time.Time, after string) (batch, removed []*sidecar.Upload, err error) {
 	batch, err = uploads(tx, "SELECT "+fileTable.list("f")+` FROM files AS f
 		WHERE f.kind = ? AND f.expires_at >= ? AND f.expires_at <= ? ORDER BY f.expires_at LIMIT ?`,
@@ -183,7 +184,7 @@ func uploadsCell(ids []sidecar.UploadID) any {
 	if len(ids) == 0 {
 		return nil
 	}
-	text, err := json.Marshal(slices.Clone(ids))
+	text, err := json.Marshal(ids)
 	if err != nil {
 		return nil // a list of texts cannot fail
 	}

@@ -10,13 +10,14 @@ import { refreshRun } from "./stream.js";
 import { toast } from "./studio-toasts.js";
 import { t } from "./words.js";
 
-// launch runs the open form so many times; it throws what the server refuses.
+// launch runs the open form so many times, as it is at this moment; it throws what the server refuses.
 export async function launch(times) {
-  const contract = form.contract;
+  const { contract } = form, bodies = [];
   for (let n = 0; n < times; n++) {
-    await launchOnce(contract, form.body());
-    if (form.contract === contract) form.advance();
+    bodies.push(form.body());
+    form.advance();
   }
+  for (const body of bodies) await launchOnce(contract, body);
 }
 
 async function launchOnce(contract, inputs) {

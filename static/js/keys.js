@@ -25,7 +25,7 @@ function withControl(e) {
 
 function single(key) {
   if (VIEWS[key]) return () => go(VIEWS[key]);
-  if (key === "/") return () => { go("make"); document.querySelector(".picker-btn").click(); };
+  if (key === "/") return () => go("make", () => document.querySelector(".picker-btn").click());
   if (key === "?") return keysSheet;
   if (key === "g" || key === "G") return () => { store.wide = !store.wide; store.change("view"); };
   const { item } = store.onStage;
@@ -33,8 +33,9 @@ function single(key) {
   return { r: () => reuse(item), d: item.url && (() => download(item)), Delete: () => remove(item) }[key.length === 1 ? key.toLowerCase() : key];
 }
 
-function go(view) {
+// go opens a part of the page; what follows has to wait until it is shown.
+function go(view, then = () => document.getElementById(view).focus({ preventScroll: true })) {
   if (view === "live") store.wide = false;
   store.setView(view);
-  requestAnimationFrame(() => document.getElementById(view).focus({ preventScroll: true }));
+  requestAnimationFrame(then);
 }

@@ -13,12 +13,14 @@ import { title } from "./value.js";
 import { t } from "./words.js";
 
 const MOST = 32;
+const SLOW = 400;   // milliseconds after which a request is worth a word
 const isMac = /Mac|iP(hone|ad)/.test(navigator.platform);
 
 // The peek line, how many, Run, and a note: when it would start, or what is in the way.
 class RunBar extends StudioElement {
   static topics = ["form", "current", "contracts", "health", "runs", "progress", "clock", "view"];
   times = 1;
+  sending = 0;
 
   build() {
     this.buildPeek();
@@ -50,14 +52,14 @@ class RunBar extends StudioElement {
   // what went wrong belongs to the contract it went wrong with
   get problem() { return this.trouble?.of === store.current ? this.trouble.words : ""; }
   set problem(words) { this.trouble = { of: store.current, words }; }
-  get canRun() { return store.contract() !== undefined && !this.sending; }
 
+  // run never makes anybody wait: who presses again meanwhile gets one more.
   async run() {
-    if (!this.canRun) return;
+    if (!store.contract()) return;
     this.problem = "";
     if (!form.check()) return this.lookAtFault();
-    this.sending = true;
-    this.render();
+    this.sending++;
+    const slow = setTimeout(() => this.render(), SLOW);
     try {
       if (store.away) await refreshHealth();
       if (store.away) this.problem = t("run.away");
@@ -65,7 +67,8 @@ class RunBar extends StudioElement {
     } catch (e) {
       this.refused(e);
     }
-    this.sending = false;
+    this.sending--;
+    clearTimeout(slow);
     this.render();
   }
   refused(e) {
@@ -91,14 +94,13 @@ class RunBar extends StudioElement {
     }
     text(this.label, t(this.sending ? "run.sending" : "run"));
     attr(this.button, "disabled", store.contract() ? null : true);
-    attr(this.button, "aria-disabled", this.sending ? "true" : null);
     this.renderNote(words !== "");
     this.renderPeek();
   }
   renderNote(isWrong) {
     const ahead = store.active.length, wait = this.wait();
-    this.note.hidden = isWrong || !store.contract();
-    text(this.noteWhen, store.away ? t("run.note.away") : !ahead ? t("run.note.now") : wait === null ? t("run.note.after", { n: ahead }) : t("run.note.soon", { span: wholeSpan(wait) }));
+    this.note.hidden = isWrong;
+    text(this.noteWhen, !store.contract() ? "" : store.away ? t("run.note.away") : !ahead ? t("run.note.now") : wait === null ? t("run.note.after", { n: ahead }) : t("run.note.soon", { span: wholeSpan(wait) }));
     text(this.noteAhead, ahead && wait !== null && !store.away ? t("run.note.before", { n: ahead }) : "");
   }
   // wait is what the runs before may still take; null when one of them has no known pace.

@@ -102,7 +102,7 @@ function announceChange(before, open) {
   const vanished = (open?.inputs ?? []).filter((i) => store.contract() && !form.input(i.name)).map((i) => `“${i.display_name || i.name}”`);
   const words = added ? t("changed.new", { n: added }) : gone ? t("changed.gone", { n: gone }) : t("changed");
   toast({ icon: "check", title: words, text: vanished.length && !gone ? t("changed.inputs", { n: vanished.length, names: vanished.join(", ") }) : "",
-    button: added ? t("look") : "", press: () => { store.setView("make"); document.querySelector(".picker-btn").click(); } });
+    button: added ? t("look") : "", press: () => { store.setView("make"); requestAnimationFrame(() => document.querySelector(".picker-btn").click()); } });
 }
 
 async function refreshRuns() {

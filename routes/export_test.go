@@ -1,0 +1,28 @@
+package routes
+
+import (
+	"net/netip"
+	"time"
+)
+
+type (
+	Tries  = tries
+	Passes = passes
+)
+
+const (
+	TriesBurst = triesBurst
+	TriesPause = triesPause
+	TriesKept  = triesKept
+	PassLife   = passLife
+)
+
+func NewPasses(token string) *passes { return newPasses(token) }
+
+func (t *tries) Take(from netip.Prefix, now time.Time) time.Duration { return t.take(from, now) }
+func (t *tries) GiveBack(from netip.Prefix)                          { t.giveBack(from) }
+func (t *tries) Senders() int                                        { return len(t.paid) }
+
+func (p *passes) Issue(now time.Time) (string, error)   { return p.issue(now) }
+func (p *passes) Valid(pass string, now time.Time) bool { return p.valid(pass, now) }
+func (p *passes) Revoke(pass string, now time.Time)     { p.revoke(pass, now) }

@@ -1,0 +1,197 @@
+package routes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// readSubmission reads a graph to run: JSON, or a form that brings files along.
+func (c *call) readSubmission() (sidecar.PromptRequest, error) {
+	if !c.isForm() {
+		fields, err := c.readPayload("Invalid JSON body: ")
+		if err != nil {
+			return sidecar.PromptRequest{}, err
+		}
+		return decodeSubmission(fields)
+	}
+	s := submission{call: c, files: map[string]*sidecar.Upload{}, staged: map[string]bool{}}
+	err := c.readForm(s.part)
+	if err == nil {
+		err = s.complete()
+	}
+	s.req.Files = s.files
+	return s.req, err
+}
+
+func (c *call) isForm() bool {
+	return strings.HasPrefix(strings.ToLower(c.r.Header.Get("Content-Type")), "multipart/")
+}
+
+func (c *call) readPayload(leadIn string) (manifest.Values, error) {
+	raw, err := c.readBody()
+	if err != nil {
+		return nil, err
+	}
+	return parsePayload(raw, leadIn, "Request body must be a JSON object.")
+}
+
+// parsePayload reads a JSON object that may be as deep as a graph; an empty
+// text and null are an empty one.
+func parsePayload(raw []byte, leadIn, notObject string) (manifest.Values, error) {
+	plain := strings.TrimSpace(string(raw))
+	if plain == "" || plain == "null" {
+		return nil, nil
+	}
+	fields, err := manifest.ParseObject(raw, manifest.Limits{Depth: payloadDepth})
+	switch {
+	case errors.Is(err, manifest.ErrNotObject):
+		return nil, badRequest(notObject, "Send one JSON object.")
+	case err != nil:
+		return nil, &fault{code: sidecar.CodeBadRequest, message: leadIn + plainly(err), hint: "Correct the JSON at that place.", cause: err}
+	}
+	return fields, nil
+}
+
+// readForm hands each part of a form to take, which reads it.
+func (c *call) readForm(take func(*multipart.Part) error) error {
+	_, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || params["boundary"] == "" {
+		return badRequest("No multipart boundary was given.", "Send 'Content-Type: multipart/form-data; boundary=…'.")
+	}
+	limit := c.opts.MaxRequestBytes
+	body := &uploadBody{http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, limit), c.control(), c.r.Context()}
+	stop := context.AfterFunc(body.ctx, body.cut)
+	defer stop()
+	form := multipart.NewReader(body, params["boundary"])
+	for {
+		part, err := form.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return c.liftDeadline()
+		}
+		if err == nil {
+			err = take(part)
+		}
+		if err != nil {
+			// What is left of the body would be read as the next request.
+			c.w.Header().Set("Connection", "close")
+			return formFault(err, limit)
+		}
+	}
+}
+
+// liftDeadline: an answer may take as long as it wants again.
+func (c *call) liftDeadline() error {
+	if err := c.control().SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("lift the read deadline: %w", err)
+	}
+	return nil
+}
+
+func formFault(err error, limit int64) error {
+	var own *fault
+	var refusal *sidecar.Error
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return tooLarge(limit)
+	case errors.As(err, &own), errors.As(err, &refusal):
+		return err
+	}
+	return &fault{code: sidecar.CodeBadRequest, message: "The form did not arrive whole.", hint: "Send it again, as multipart/form-data.", cause: err}
+}
+
+// submission is a form that is being read: the payload, then its files.
+type submission struct {
+	*call
+	req     sidecar.PromptRequest
+	decoded bool
+	uploads []announced
+	files   map[string]*sidecar.Upload // by the names that the graph uses
+	staged  map[string]bool            // fields that came
+}
+
+// announced is a file that the payload speaks of.
+type announced struct{ field, name, kind string }
+
+func (s *submission) part(part *multipart.Part) error {
+	if part.FormName() == "payload" {
+		return s.payload(part)
+	}
+	if !s.decoded {
+		return badRequest("Proxy multipart payload must be sent before file parts.", "Send the part 'payload' first.")
+	}
+	i := slices.IndexFunc(s.uploads, func(a announced) bool { return a.field == part.FormName() })
+	if i < 0 {
+		return badRequest(fmt.Sprintf("Unexpected proxy upload field '%s'.", part.FormName()), "List each file under 'uploads' of the payload.")
+	}
+	name := s.uploads[i].name
+	if name == "" {
+		name = part.FileName()
+	}
+	kind := s.uploads[i].kind
+	if kind == "" {
+		kind = part.Header.Get("Content-Type")
+	}
+	file, err := s.studio.TakeInput(s.r.Context(), sidecar.InputRequest{
+		Owner: workerSession, Name: name, Type: kind, Limit: s.opts.MaxRequestBytes, Body: part,
+	})
+	if err != nil {
+		return err
+	}
+	s.files[name], s.staged[part.FormName()] = file, true
+	return nil
+}
+
+func (s *submission) payload(part io.Reader) error {
+	raw, err := io.ReadAll(part)
+	if err != nil {
+		return err
+	}
+	fields, err := parsePayload(raw, "Invalid proxy payload JSON: ", "Proxy payload must be a JSON object.")
+	if err != nil {
+		return err
+	}
+	if s.req, err = decodeSubmission(fields); err != nil {
+		return err
+	}
+	s.decoded = true
+	list, _ := fields.Get("uploads")
+	for _, one := range elementsOf(list) {
+		members, err := manifest.ParseObject(one, manifest.Limits{Depth: payloadDepth})
+		if err != nil {
+			continue // no object: names no file
+		}
+		s.uploads = append(s.uploads, announced{
+			looseText(members, "field_name"), looseText(members, "comfyui_filename"), looseText(members, "content_type"),
+		})
+	}
+	return nil
+}
+
+func (s *submission) complete() error {
+	if !s.decoded {
+		return badRequest("Proxy run request is missing a payload field.", "Send the part 'payload' first.")
+	}
+	var missing []string
+	for _, a := range s.uploads {
+		if a.field != "" && !s.staged[a.field] && !slices.Contains(missing, a.field) {
+			missing = append(missing, a.field)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return badRequest("Proxy run request is missing upload file part(s): "+strings.Join(missing, ", ")+".", "Send a part for each entry of 'uploads'.")
+}

@@ -1,0 +1,130 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// toldOutput is an output in a worker's words, whatever their types.
+type toldOutput struct {
+	name      string
+	artifacts []json.RawMessage
+}
+
+// ResultsOf sorts the outputs in a worker's answer into the declared ones, by
+// name, else by place. Each artifact is kept in the worker's words; what is no
+// object is left out.
+func ResultsOf(declared []manifest.Output, answer json.RawMessage) ([]sidecar.Result, error) {
+	var doc struct {
+		Outputs []json.RawMessage `json:"outputs"`
+	}
+	if err := json.Unmarshal(answer, &doc); err != nil {
+		return nil, fmt.Errorf("read a worker's outputs: %w", err)
+	}
+	var told []toldOutput
+	for _, raw := range doc.Outputs {
+		if members := membersOf(raw); members != nil {
+			told = append(told, toldOutput{textOf(members["name"]), listOf(members["artifacts"])})
+		}
+	}
+	results := make([]sidecar.Result, 0, len(declared))
+	for i, out := range declared {
+		res := sidecar.Result{Result: manifest.Result{Name: out.Name, Type: out.Type, NodeID: out.NodeID, Artifacts: []manifest.Artifact{}}}
+		if out.Selector != "" {
+			res.Selector = &out.Selector
+		}
+		for _, raw := range artifactsFor(told, out.Name, i) {
+			if members := membersOf(raw); members != nil {
+				a, f := readArtifact(members)
+				f.Told = raw
+				res.Artifacts, res.Files = append(res.Artifacts, a), append(res.Files, f)
+			}
+		}
+		results = append(results, res)
+	}
+	return results, nil
+}
+
+func artifactsFor(told []toldOutput, name string, place int) []json.RawMessage {
+	for _, out := range told {
+		if out.name == name {
+			return out.artifacts
+		}
+	}
+	if place < len(told) && told[place].name == "" {
+		return told[place].artifacts
+	}
+	return nil
+}
+
+func readArtifact(members map[string]json.RawMessage) (manifest.Artifact, sidecar.File) {
+	a := manifest.Artifact{
+		Filename: pointerTo(members["filename"]), Subfolder: pointerTo(members["subfolder"]), Type: pointerTo(members["type"]),
+		Text: textOf(members["text"]), Raw: members["raw"],
+	}
+	return a, sidecar.File{Width: sizeOf(members["width"]), Height: sizeOf(members["height"])}
+}
+
+// ArtifactOf is the id of a file at the worker; empty when it has none.
+func ArtifactOf(f sidecar.File) string { return textOf(membersOf(f.Told)["proxy_artifact_id"]) }
+
+// FieldOf is the part of a callback that holds the k-th file of the i-th
+// output.
+func FieldOf(f sidecar.File, i, k int) string {
+	if field := textOf(membersOf(f.Told)["upload_field"]); field != "" {
+		return field
+	}
+	return fmt.Sprintf("artifact_%d_%d", i, k)
+}
+
+// NameOf is what the worker calls a file, or where it stands.
+func NameOf(f sidecar.File, i, k int) string {
+	if name := textOf(membersOf(f.Told)["filename"]); name != "" {
+		return name
+	}
+	return fmt.Sprintf("artifact_%d_%d", i, k)
+}
+
+func membersOf(raw json.RawMessage) map[string]json.RawMessage {
+	var members map[string]json.RawMessage
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || json.Unmarshal(raw, &members) != nil {
+		return nil
+	}
+	return members
+}
+
+func listOf(raw json.RawMessage) []json.RawMessage {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+func textOf(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func pointerTo(raw json.RawMessage) *string {
+	var s *string
+	if json.Unmarshal(raw, &s) != nil {
+		return nil
+	}
+	return s
+}
+
+func sizeOf(raw json.RawMessage) int {
+	var n int
+	if json.Unmarshal(raw, &n) != nil || n < 0 {
+		return 0
+	}
+	return n
+}
