@@ -112,6 +112,7 @@ func (cb *callback) part(part *multipart.Part) error {
 	case err != nil:
 		return &sidecar.Error{Code: sidecar.CodeStorage, Message: "A file could not be stored.", Hint: "Make sure that there is room on the disk.", Err: err}
 	}
+	copied.ContentType = protocol.KindOf(copied.ContentType, part.Header.Get("Content-Type"))
 	cb.copies[field] = copied
 	return nil
 }
@@ -195,11 +196,14 @@ func (cb *callback) take() error {
 
 // drop removes the copies of a word that changed nothing.
 func (cb *callback) drop() error {
-	var errs []error
+	var refs []string
 	for _, copied := range cb.copies {
-		errs = append(errs, cb.opts.Artifacts.Remove(copied.Ref))
+		refs = append(refs, copied.Ref)
 	}
-	return errors.Join(errs...)
+	if cb.opts.Artifacts == nil {
+		return nil
+	}
+	return cb.opts.Artifacts.RemoveAll(refs...)
 }
 
 func (cb *callback) status() string { return strings.ToLower(looseText(cb.fields, "status")) }
@@ -292,7 +296,7 @@ func (c *call) proxyBackend(t *text, state sidecar.Condition, ref json.RawMessag
 	for _, name := range []string{"configured", "available", "health_check"} {
 		delete(told, name)
 	}
-	if doc, err := protocol.Encode(told); err == nil {
+	if doc, err := protocol.Encode(told); err == nil && told != nil {
 		t.members(c.shape().rewrite(doc))
 	}
 	t.close('}')

@@ -61,9 +61,9 @@ var ways = map[string]way{
 	}},
 }
 
-// crawl follows each address that an answer gives, and reports those that lack
+// follow asks each address that an answer gives, and reports those that lack
 // the prefix or lead nowhere.
-func crawl(t *testing.T, r *rig, w way) {
+func follow(t *testing.T, r *rig, w way) {
 	t.Helper()
 	send := func(method, path, body string) reply {
 		if w.strip {
@@ -109,9 +109,9 @@ func crawl(t *testing.T, r *rig, w way) {
 	}
 }
 
-func TestEveryAddressCarriesThePrefix(t *testing.T) {
+func TestAddressesThroughEveryWay(t *testing.T) {
 	for name, w := range ways {
-		t.Run(name, func(t *testing.T) { crawl(t, start(t, mounted), w) })
+		t.Run(name, func(t *testing.T) { follow(t, start(t, mounted), w) })
 	}
 	t.Run("failed_runs", func(t *testing.T) {
 		r := start(t, mounted)

@@ -83,10 +83,22 @@ func (c *call) readForm(take func(*multipart.Part) error) error {
 			err = take(part)
 		}
 		if err != nil {
-			// What is left of the body would be read as the next request.
-			c.w.Header().Set("Connection", "close")
+			c.drain(body)
 			return formFault(err, limit)
 		}
+	}
+}
+
+// drainLimit is how much of a refused body is read: a client that is still
+// sending hears no answer.
+const drainLimit = 1 << 20
+
+// drain reads what is left of a refused body, or else has the connection
+// closed: it would be read as the next request.
+func (c *call) drain(body io.Reader) {
+	if n, err := io.CopyN(io.Discard, body, drainLimit); err == nil || !errors.Is(err, io.EOF) {
+		c.w.Header().Set("Connection", "close")
+		c.log.Debug("a refused body was cut", "read", n, "err", err, "request_id", c.id)
 	}
 }
 

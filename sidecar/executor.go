@@ -46,6 +46,8 @@ type Executor interface {
 	// Results collects the declared outputs of a prompt that was seen done:
 	// sizes of pictures, copies of what the backend will forget.
 	Results(ctx context.Context, job Job, seen Sighting) ([]Result, error)
+	// Discard removes the copies that Results made, when nothing came of them.
+	Discard(results []Result) error
 	// Cancel asks the backend to drop or stop a prompt, and no other. It
 	// returns when the backend has taken the wish, which is not yet the end
 	// of the prompt. *RefusedError when the backend refused.

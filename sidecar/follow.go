@@ -21,6 +21,7 @@ type follower struct {
 	ending   bool // the backend said that it is ending the run
 	silent   bool // the backend did not answer when it was last asked
 	released bool
+	moved    bool // the latest signals changed the run
 	gone     bool // the run can be read and written no more
 }
 
@@ -83,8 +84,9 @@ func (f *follower) load(ctx context.Context) bool {
 // apply commits signals and takes the run as it then is. It keeps trying while
 // the store cannot write: what was heard must not be forgotten.
 func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
-	run, err := retry(ctx, f.log, "commit signals", func() (*Run, error) {
-		return f.studio.apply(ctx, f.id, signals...)
+	run, err := retry(ctx, f.log, "commit signals", func() (run *Run, err error) {
+		run, f.moved, err = f.studio.move(ctx, f.id, signals...)
+		return run, err
 	})
 	if err != nil {
 		f.gone = true
@@ -97,17 +99,24 @@ func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
 
 // apply moves a run by signals in one transaction and wakes who waits for it.
 func (s *Studio) apply(ctx context.Context, id RunID, signals ...Signal) (*Run, error) {
-	run, err := s.store.Update(ctx, id, func(r *Run) ([]Event, error) {
+	run, _, err := s.move(ctx, id, signals...)
+	return run, err
+}
+
+// move is apply that tells whether the run moved.
+func (s *Studio) move(ctx context.Context, id RunID, signals ...Signal) (run *Run, moved bool, err error) {
+	run, err = s.store.Update(ctx, id, func(r *Run) ([]Event, error) {
 		var events []Event
 		for _, sig := range signals {
 			events = append(events, r.Apply(sig, time.Now())...)
 		}
+		moved = len(events) > 0
 		return events, nil
 	})
 	if err == nil {
 		s.decided.ring(id)
 	}
-	return run, err
+	return run, moved, err
 }
 
 // retry calls do until it works or ctx ends. What is missing or cannot be taken
@@ -285,7 +294,12 @@ func (f *follower) collect(ctx context.Context, seen Sighting) {
 		f.unreachable(ctx, err)
 		return
 	}
-	f.apply(ctx, Signal{Kind: SignalFinished, Results: results, AllCached: seen.AllCached, Issues: seen.Issues})
+	if f.apply(ctx, Signal{Kind: SignalFinished, Results: results, AllCached: seen.AllCached, Issues: seen.Issues}) && !f.moved {
+		// It ended otherwise meanwhile: nothing names the copies.
+		if err := f.studio.exec.Discard(results); err != nil {
+			f.log.Warn("remove unused copies", "err", err)
+		}
+	}
 }
 
 // unreachable notes that the backend did not answer, once until it does again.

@@ -26,7 +26,7 @@ func TestHandingOn(t *testing.T) {
 	}{
 		{"is_tried_again_when_the_answer_is_lost", onUpload(comfyfake.ActThenRefuse, 1), completed(), 1},
 		{"is_tried_again_after_a_500", onUpload(comfyfake.ActThenAnswer, 1), completed(), 1},
-		{"is_given_up_when_it_stays_so", onUpload(comfyfake.Refuse, 0), refusal(sidecar.OutcomeRejected, sidecar.CodeUnavailable), 0},
+		{"is_given_up_when_it_stays_so", onUpload(comfyfake.Refuse, 0), refusal(sidecar.OutcomeFailed, sidecar.CodeUnavailable), 0},
 		{"ends_with_comfyuis_no", comfyfake.Fault{Kind: comfyfake.Answer, Status: 413, Method: http.MethodPost, Route: "/upload/image"},
 			refusal(sidecar.OutcomeRejected, sidecar.CodeRejected), 0},
 	} {

@@ -40,9 +40,8 @@ func (s *Studio) TakeInput(ctx context.Context, in InputRequest) (*Upload, error
 		Owner: in.Owner, Name: upload.CleanName(in.Name, kind, "input"), Type: kind, Announced: file.Size,
 		State: UploadPending, CreatedAt: now, ExpiresAt: now.Add(uploadLife),
 	}
-	u.ID = contentID(file.SHA256, u.Name)
 	ctx = context.WithoutCancel(ctx)
-	known, err := s.store.Upload(ctx, u.ID)
+	known, err := s.nameInput(ctx, u, in.Name, file.SHA256)
 	switch {
 	case err == nil && known.State == UploadReady && s.holds(known):
 		return known, errors.Join(s.prolong(ctx, known), file.Discard())
@@ -53,6 +52,23 @@ func (s *Studio) TakeInput(ctx context.Context, in InputRequest) (*Upload, error
 		return nil, errors.Join(storageError(err), file.Discard())
 	}
 	return s.placeUpload(ctx, u.ID, file)
+}
+
+// nameInput gives a file its id and returns what is known under it. A file
+// that was an upload elsewhere keeps its name, unless other bytes have it here.
+func (s *Studio) nameInput(ctx context.Context, u *Upload, given, sum string) (*Upload, error) {
+	if id := uploadNamed(given); id != "" {
+		elsewhere := *u
+		elsewhere.ID, elsewhere.Name = id, upload.CleanName(given[len(id)+1:], u.Type, "input")
+		known, err := s.store.Upload(ctx, id)
+		free := errors.Is(err, ErrNotFound) || err == nil && known.SHA256 == sum && known.State == UploadReady
+		if elsewhere.StoredName() == given && free {
+			*u = elsewhere
+			return known, err
+		}
+	}
+	u.ID = contentID(sum, u.Name)
+	return s.store.Upload(ctx, u.ID)
 }
 
 // addInput adds the row of a file, which another request may just have done.

@@ -145,7 +145,7 @@ func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob) (*Run, erro
 	defer s.queue.answer(run.ID)
 	wait, stop := context.WithTimeout(ctx, DecisionWait)
 	defer stop()
-	latest, err := s.await(wait, run.ID, func(r *Run) bool {
+	latest, err := s.awaitOr(wait, run.ID, &s.queue.filled, func(r *Run) bool {
 		return r.Status.Terminal() || r.Accepted || s.queue.holdsBack(r.ID)
 	})
 	if err != nil {
@@ -177,13 +177,18 @@ func (r *Run) born() []Event {
 	return t.events
 }
 
-// await reads the run whenever it moved until it is as wanted, or ctx ends; it
+// await reads the run whenever it moved until it is as wanted or ctx ends; it
 // returns the run as it then is.
 func (s *Studio) await(ctx context.Context, id RunID, wanted func(*Run) bool) (*Run, error) {
+	return s.awaitOr(ctx, id, &Bell{}, wanted)
+}
+
+// awaitOr is await that also reads the run when another bell rang.
+func (s *Studio) awaitOr(ctx context.Context, id RunID, also *Bell, wanted func(*Run) bool) (*Run, error) {
 	bell := s.decided.open(id)
 	defer s.decided.close(id)
 	for {
-		moved, filled := bell.Wait(), s.queue.filled.Wait()
+		moved, rang := bell.Wait(), also.Wait()
 		latest, err := s.store.Run(context.WithoutCancel(ctx), id)
 		if err != nil {
 			return nil, storageError(err)
@@ -193,7 +198,7 @@ func (s *Studio) await(ctx context.Context, id RunID, wanted func(*Run) bool) (*
 		}
 		select {
 		case <-moved:
-		case <-filled:
+		case <-rang:
 		case <-ctx.Done():
 			return latest, nil
 		}

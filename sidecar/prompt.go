@@ -79,7 +79,7 @@ func (s *Studio) again(ctx context.Context, asked, known *Run) (*Run, error) {
 	}
 	wait, stop := context.WithTimeout(ctx, DecisionWait)
 	defer stop()
-	return s.await(wait, known.ID, s.decidedOn)
+	return s.awaitOr(wait, known.ID, &s.queue.filled, s.decidedOn)
 }
 
 // decidedOn tells that the backend said yes or no, or that a run has to wait

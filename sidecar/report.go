@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
@@ -16,18 +15,10 @@ func (s *Studio) Report(ctx context.Context, id RunID, signals ...Signal) (run *
 	if _, err := s.HandedOver(ctx, id); err != nil {
 		return nil, false, err
 	}
-	run, err = s.store.Update(context.WithoutCancel(ctx), id, func(r *Run) ([]Event, error) {
-		var events []Event
-		for _, sig := range signals {
-			events = append(events, r.Apply(sig, time.Now())...)
-		}
-		moved = len(events) > 0
-		return events, nil
-	})
+	run, moved, err = s.move(context.WithoutCancel(ctx), id, signals...)
 	if err != nil {
 		return nil, false, storageError(err)
 	}
-	s.decided.ring(id)
 	s.boxes.poke(id)
 	return run, moved, nil
 }

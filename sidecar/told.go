@@ -55,3 +55,16 @@ func objectsOf(list json.RawMessage) []json.RawMessage {
 	}
 	return kept
 }
+
+// CopiesOf are the references of our own copies in results.
+func CopiesOf(results []Result) []string {
+	var refs []string
+	for _, res := range results {
+		for _, file := range res.Files {
+			if file.Ref != "" && !slices.Contains(refs, file.Ref) {
+				refs = append(refs, file.Ref)
+			}
+		}
+	}
+	return refs
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/routes"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
-	"github.com/comfygit-ai/studio-sidecar/sidecar/comfy"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/upload"
 	"github.com/comfygit-ai/studio-sidecar/static"
@@ -33,7 +33,8 @@ type app struct {
 	store     *sqlite.Store
 	artifacts *artifact.Dir
 	uploads   *upload.Folder
-	executor  *comfy.Executor
+	executor  executor
+	tokens    protocol.Tokens // of callbacks
 	studio    *sidecar.Studio
 	handler   http.Handler
 }
@@ -73,7 +74,9 @@ func (a *app) open(ctx context.Context) (err error) {
 	if a.uploads, err = openUploads(cfg.env, artifactPath, cfg.log); err != nil {
 		return err
 	}
-	a.executor = comfy.New(comfy.Options{URL: cfg.ComfyURL, Artifacts: a.artifacts, Logger: cfg.log})
+	if err := a.openExecutor(ctx); err != nil {
+		return err
+	}
 	a.studio = sidecar.New(sidecar.Options{
 		Catalog: a.catalog, Store: a.store, Executor: a.executor,
 		Window: cfg.Window, RunLimit: cfg.runLimit(), Uploads: a.uploads, Log: cfg.log,
@@ -82,8 +85,9 @@ func (a *app) open(ctx context.Context) (err error) {
 		Studio: a.studio, Artifacts: a.artifacts, Static: static.FS(), StaticDir: cfg.StaticDir,
 		PublicPrefix: cfg.PublicPrefix, PublicUIPrefix: cfg.PublicUIPrefix, RoutePrefix: cfg.RoutePrefix,
 		MaxRequestBytes: cfg.maxRequest(), Shared: cfg.Gallery == "shared", State: cfg.State,
-		ComfyURL: cfg.ComfyURL, ExecutorName: "local", Version: version(),
-		PublicHosts: cfg.PublicHost, Loopback: isLoopback(cfg.Host), Log: cfg.log,
+		ComfyURL: cfg.ComfyURL, ExecutorName: cfg.executorName(), Version: version(),
+		Role: cfg.Role, ProxyToken: cfg.ProxyToken, Callbacks: cfg.remote() && cfg.CallbackURL != "", CallbackTokens: a.tokens,
+		PublicHosts: append(cfg.callbackHost(), cfg.PublicHost...), Loopback: isLoopback(cfg.Host), Log: cfg.log,
 		Token: token, TrustedProxies: proxies, LaunchSecret: os.Getenv(launchSecretEnv),
 	})
 	return err
@@ -102,6 +106,7 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.studio.Run(ctx) })
 	g.Go(func() error { return a.watchContracts(ctx) })
+	g.Go(func() error { return a.tellCallers(ctx) })
 	g.Go(func() error {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve: %w", err)

@@ -66,14 +66,26 @@ var imports = map[string]map[string]string{
 	"routes": {
 		"sidecar":                            "the service that it shows",
 		"sidecar/artifact":                   "copies that it serves",
+		"sidecar/protocol":                   "what two sidecars say to each other",
 		"manifest":                           "contracts and bodies",
 		"github.com/gorilla/mux":             "the router",
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
 	},
+	"sidecar/protocol": {
+		"manifest": "declared outputs",
+		"sidecar":  "runs, and what a backend says of them",
+	},
+	"sidecar/worker": {
+		"manifest":                   "remarks on a run",
+		"sidecar":                    "the executor that it is",
+		"sidecar/artifact":           "copies of a worker's files",
+		"sidecar/protocol":           "what two sidecars say to each other",
+		"golang.org/x/sync/errgroup": "owns the goroutines that call back",
+	},
 	"static": {},
 	"cmd/studio-sidecar": {
 		"sidecar/upload": "wiring", "manifest": "wiring", "manifest/watch": "wiring", "sidecar": "wiring", "sidecar/sqlite": "wiring",
-		"sidecar/artifact": "wiring", "sidecar/comfy": "wiring", "sidecar/comfyfake": "the demo's ComfyUI",
+		"sidecar/artifact": "wiring", "sidecar/comfy": "wiring", "sidecar/protocol": "wiring", "sidecar/worker": "wiring", "sidecar/comfyfake": "the demo's ComfyUI",
 		"routes": "wiring", "static": "wiring",
 		"github.com/alecthomas/kong": "the command line",
 		"golang.org/x/sync/errgroup": "owns the long-lived parts",

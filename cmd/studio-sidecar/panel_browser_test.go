@@ -30,7 +30,7 @@ import (
 
 // patience is how long a page may take for what takes it milliseconds: the
 // machine may be busy with something else.
-const patience = 5 * time.Second
+const patience = 40 * time.Second
 
 const ctrl = chromedp.ModifierCtrl
 

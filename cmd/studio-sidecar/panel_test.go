@@ -207,7 +207,7 @@ func inputFaults(t *testing.T, browser context.Context) {
 	p.press("nowhere.png\t")
 	p.press("\r", ctrl)
 	p.until("ComfyUI's word stands at the field", said("picture", "Invalid image file: nowhere.png"))
-	p.until("a refused run is nothing to see", `!document.querySelector(".tile, .fault")`)
+	p.until("a refused run is nothing to see, nor to hear", `!document.querySelector(".tile, .fault") && !document.querySelector("#said").textContent`)
 	if n := len(s.prompts()); n != 1 {
 		t.Errorf("ComfyUI was asked %d times, want once", n)
 	}

@@ -67,10 +67,7 @@ func (c *serveCmd) tell(con console, env manifest.Environment, addr net.Addr) er
 	if c.Announce {
 		return json.NewEncoder(con.out).Encode(map[string]any{"port": port, "url": url})
 	}
-	kind := map[string]string{"local": "persistent", "ephemeral": "ephemeral"}[c.State]
-	_, err := fmt.Fprintf(con.out,
-		"Serving ComfyGit environment '%s' on http://%s:%d\nServe role: studio\nExecutor: local\nComfyUI API target: %s\nServe state: %s (%s)\nPress Ctrl+C to stop.\n",
-		env.Name, c.Host, port, c.ComfyURL, c.State, kind)
+	_, err := io.WriteString(con.out, c.banner(env, port))
 	return err
 }
 

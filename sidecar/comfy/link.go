@@ -68,6 +68,13 @@ func (l *link) clientID(ctx context.Context, patience time.Duration) string {
 	}
 }
 
+// connected reports whether messages come in just now.
+func (l *link) connected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == linkUp
+}
+
 func (l *link) setLocked(state linkState) {
 	l.state = state
 	close(l.moved)

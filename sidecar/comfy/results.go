@@ -41,6 +41,14 @@ func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Si
 	return results, nil
 }
 
+// Discard removes the copies of a run that ended otherwise.
+func (e *Executor) Discard(results []sidecar.Result) error {
+	if e.opts.Artifacts == nil {
+		return nil
+	}
+	return e.opts.Artifacts.RemoveAll(sidecar.CopiesOf(results)...)
+}
+
 // collection is the files of one run, each looked at once however often it is
 // named.
 type collection struct {

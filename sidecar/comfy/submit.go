@@ -21,6 +21,9 @@ func (e *Executor) Submit(ctx context.Context, job sidecar.Job) (sidecar.Accepta
 	}
 	e.jobs.remember(job)
 	client := e.link.clientID(ctx, e.opts.CallTimeout/10)
+	if err := e.greet(ctx, job); err != nil {
+		return sidecar.Acceptance{}, err
+	}
 	before := time.Now()
 	a, err := e.http.call(ctx, exchange{method: http.MethodPost, path: "/prompt", body: promptBody(job, client)})
 	if err != nil {
@@ -31,6 +34,19 @@ func (e *Executor) Submit(ctx context.Context, job sidecar.Job) (sidecar.Accepta
 	}
 	e.link.expect(before)
 	return e.accepted(ctx, job, a)
+}
+
+// greet asks a harmless question while there is no socket. A forwarder may take
+// connections for a ComfyUI that is away; an order given to it would leave
+// unknown what became of it.
+func (e *Executor) greet(ctx context.Context, job sidecar.Job) error {
+	if e.link.connected() {
+		return nil
+	}
+	if _, err := e.http.call(ctx, exchange{method: http.MethodGet, path: "/prompt"}); err != nil {
+		return e.http.unreachable(fmt.Errorf("submit %s: %w", job.Run, err))
+	}
+	return nil
 }
 
 // promptBody keeps the graph byte for byte: its numbers are the caller's.

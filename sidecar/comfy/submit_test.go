@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -270,6 +272,33 @@ func TestSubmitUnreachable(t *testing.T) {
 				t.Errorf("err = %#v", err)
 			}
 		})
+	})
+	t.Run("a_forwarder_that_takes_connections_for_a_comfyui_that_is_away", func(t *testing.T) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var forwarder errgroup.Group
+		forwarder.Go(func() error {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return nil // closed below
+				}
+				if err := conn.Close(); err != nil {
+					return err
+				}
+			}
+		})
+		exec := comfy.New(comfy.Options{URL: "http://" + l.Addr().String()})
+		defer exec.Close()
+		_, err = exec.Submit(t.Context(), job(promptA, picture(1)))
+		if _, ok := errors.AsType[*sidecar.UnreachableError](err); !ok {
+			t.Errorf("err = %#v: nothing was sent, so there is nothing to be unsure of", err)
+		}
+		if err := errors.Join(l.Close(), forwarder.Wait()); err != nil {
+			t.Error(err)
+		}
 	})
 	t.Run("an_address_that_is_none", func(t *testing.T) {
 		exec := comfy.New(comfy.Options{URL: "http://[::1"})

@@ -86,10 +86,12 @@ func (f *Form) Read(p []byte) (int, error) {
 	defer f.mu.Unlock()
 	for {
 		n, err := f.rest.Read(p)
-		if n > 0 || err != nil && !errors.Is(err, io.EOF) {
+		switch {
+		case err != nil && !errors.Is(err, io.EOF):
 			return n, err
-		}
-		if err == nil {
+		case n > 0:
+			return n, nil // an end that comes with bytes is the file's, not the form's
+		case err == nil:
 			continue
 		}
 		if err := f.next(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"mime"
+	"strings"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -81,12 +83,17 @@ func FieldOf(f sidecar.File, i, k int) string {
 	return fmt.Sprintf("artifact_%d_%d", i, k)
 }
 
-// NameOf is what the worker calls a file, or where it stands.
-func NameOf(f sidecar.File, i, k int) string {
-	if name := textOf(membersOf(f.Told)["filename"]); name != "" {
-		return name
+// NameOf is what the worker calls a file; empty when it does not say.
+func NameOf(f sidecar.File) string { return textOf(membersOf(f.Told)["filename"]) }
+
+// KindOf trusts what the bytes of a file tell; where they tell little, what
+// the worker does.
+func KindOf(sniffed, told string) string {
+	kind, _, err := mime.ParseMediaType(told)
+	if err == nil && (sniffed == "application/octet-stream" || strings.HasPrefix(sniffed, "text/plain")) {
+		return kind
 	}
-	return fmt.Sprintf("artifact_%d_%d", i, k)
+	return sniffed
 }
 
 func membersOf(raw json.RawMessage) map[string]json.RawMessage {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,6 +28,7 @@ const (
 // they would carry the token elsewhere.
 type client struct {
 	base    string
+	shown   string // as it was given
 	token   string
 	timeout time.Duration
 	api     *http.Client
@@ -34,7 +36,7 @@ type client struct {
 }
 
 func newClient(o Options) *client {
-	return &client{base: o.URL, token: o.Token, timeout: o.CallTimeout, api: newHTTP(o, conns), files: newHTTP(o, 0)}
+	return &client{base: strings.TrimRight(o.URL, "/"), shown: o.URL, token: o.Token, timeout: o.CallTimeout, api: newHTTP(o, conns), files: newHTTP(o, 0)}
 }
 
 func newHTTP(o Options, most int) *http.Client {
@@ -162,5 +164,5 @@ func (c *client) unavailable(err error) sidecar.Failure {
 	case errors.Is(err, errNotWorker):
 		message, hint = "What answers at the worker's address is no worker.", "Check --proxy-url."
 	}
-	return sidecar.Failure{Code: CodeUnavailable, Message: message, Hint: hint, URL: c.base, Proxy: true}
+	return sidecar.Failure{Code: CodeUnavailable, Message: message, Hint: hint, URL: c.shown, Proxy: true}
 }

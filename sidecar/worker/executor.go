@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +56,6 @@ func (o Options) withDefaults() Options {
 	if o.DialContext == nil {
 		o.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
-	o.URL = strings.TrimRight(o.URL, "/")
 	return o
 }
 
@@ -71,6 +69,9 @@ type Executor struct {
 	quiet  map[sidecar.PromptID]rest // callbacks that are waited for
 	env    json.RawMessage           // the worker's environment_ref, as last heard
 }
+
+// callbackLead is how long an ended run's callback may be on its way.
+const callbackLead = 3 * time.Second
 
 // rest is a time in which a callback is waited for and the worker not asked.
 type rest struct {
@@ -123,6 +124,18 @@ func (e *Executor) wake(prompt sidecar.PromptID) {
 		return
 	}
 	delete(e.quiet, prompt)
+}
+
+// hasten makes a prompt that ended be asked for soon: its callback, which may
+// bring its files, has a moment to come first.
+func (e *Executor) hasten(prompt sidecar.PromptID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, ok := e.quiet[prompt]
+	if soon := time.Now().Add(callbackLead); ok && soon.Before(r.until) {
+		r.until = soon
+		e.quiet[prompt] = r
+	}
 }
 
 // heard notes the environment that the worker told.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -22,7 +21,6 @@ func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Si
 		f.Code, f.Message = CodeRejected, "The worker's outputs cannot be read."
 		return nil, &sidecar.RefusedError{Failure: f}
 	}
-	var made []string
 	for i := range results {
 		for k := range results[i].Files {
 			file := &results[i].Files[k]
@@ -30,11 +28,10 @@ func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Si
 			if id == "" {
 				continue
 			}
-			copied, err := e.copy(ctx, job, id, protocol.NameOf(*file, i, k))
+			copied, err := e.copy(ctx, job, id, protocol.NameOf(*file))
 			if err != nil {
-				return nil, errors.Join(fmt.Errorf("results of prompt %s: %w", job.Prompt, err), e.remove(made))
+				return nil, errors.Join(fmt.Errorf("results of prompt %s: %w", job.Prompt, err), e.Discard(results))
 			}
-			made = append(made, copied.Ref)
 			file.Ref, file.ContentType = copied.Ref, copied.ContentType
 		}
 	}
@@ -53,19 +50,8 @@ func (e *Executor) copy(ctx context.Context, job sidecar.Job, id, name string) (
 	if err = errors.Join(err, content.Body.Close()); err != nil {
 		return artifact.Copy{}, err
 	}
-	made.ContentType = kindOf(made.ContentType, content.Header["Content-Type"])
+	made.ContentType = protocol.KindOf(made.ContentType, http.Header(content.Header).Get("Content-Type"))
 	return made, nil
-}
-
-// kindOf trusts the bytes; where they tell nothing, the worker.
-func kindOf(sniffed string, told []string) string {
-	if sniffed != "application/octet-stream" || len(told) == 0 {
-		return sniffed
-	}
-	if kind, _, err := mime.ParseMediaType(told[0]); err == nil {
-		return kind
-	}
-	return sniffed
 }
 
 func (e *Executor) goneFile(name string, status int) error {
@@ -75,10 +61,7 @@ func (e *Executor) goneFile(name string, status int) error {
 	}}
 }
 
-func (e *Executor) remove(refs []string) error {
-	var errs []error
-	for _, ref := range refs {
-		errs = append(errs, e.opts.Artifacts.Remove(ref))
-	}
-	return errors.Join(errs...)
+// Discard removes the copies of a run that ended otherwise.
+func (e *Executor) Discard(results []sidecar.Result) error {
+	return e.opts.Artifacts.RemoveAll(sidecar.CopiesOf(results)...)
 }

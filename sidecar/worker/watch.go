@@ -194,7 +194,7 @@ func (l *listener) change(prompt sidecar.PromptID, targets map[string]json.RawMe
 		l.node(prompt, name, raw)
 	}
 	if run.Status.Terminal() {
-		l.wake(prompt)
+		l.hasten(prompt)
 		l.tell(sidecar.News{Kind: sidecar.NewsEnding, Prompt: prompt})
 		l.tell(sidecar.News{Kind: sidecar.NewsQueue})
 	}

@@ -21,7 +21,8 @@ export async function launch(times) {
 }
 
 async function launchOnce(contract, inputs) {
-  const { run_id, prompt_id, gallery_items } = await ask.launch(contract, inputs);
+  store.sending++;
+  const { run_id, prompt_id, gallery_items } = await ask.launch(contract, inputs).finally(() => store.sending--);
   const known = store.runs.get(run_id);
   store.putRun({ workflow: contract.workflow, contract: contract.contract, status: "submitted", phase: "queued", prompt_id, createdAt: new Date().toISOString(), ...known, run_id, inputs });
   store.putItems(gallery_items ?? []);

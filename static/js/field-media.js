@@ -48,7 +48,7 @@ class FieldMedia extends Field {
     });
   }
 
-  askName() { this.naming.hidden = false; this.naming.focus(); }
+  askName() { this.naming.hidden = false; this.naming.select(); }
   named() {
     const name = this.naming.value.trim();
     this.naming.hidden = true;

@@ -18,7 +18,7 @@ class OutputTile extends HTMLElement {
   of({ run, item }) {
     this.setAttribute("role", "listitem");
     if (run) return this.#run(run);
-    const state = `${item.status} ${item.url} ${contractName(item)}`;
+    const state = `${item.status} ${item.url} ${item.artifact !== undefined} ${contractName(item)}`;
     if (state === this.state) return;
     this.state = state;
     if (item.status === "error") this.#fault(item);

@@ -21,7 +21,7 @@ class RunStage extends StudioElement {
     const { run, item } = store.onStage;
     const live = run && isActive(run);
     const failed = run && !live ? { run } : item?.status === "error" ? { run: store.runs.get(item.run_id), item } : null;
-    const key = live ? `live ${run.run_id}` : failed ? `fault ${run?.run_id ?? item.id} ${saying(failed)} ${run ? store.nameOf(run) : contractName(item)}` : item ? `item ${item.id} ${item.url} ${contractName(item)}` : store.galleryRead && store.contracts ? `empty ${store.current}` : "";
+    const key = live ? `live ${run.run_id}` : failed ? `fault ${run?.run_id ?? item.id} ${saying(failed)} ${run ? store.nameOf(run) : contractName(item)}` : item ? `item ${item.id} ${item.url} ${item.artifact !== undefined} ${contractName(item)}` : store.galleryRead && store.contracts ? `empty ${store.current}` : "";
     if (key !== this.key) {
       this.key = key;
       if (live) this.buildLive(run);

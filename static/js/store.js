@@ -22,6 +22,7 @@ class Store extends EventTarget {
   hasMore = false;
   hidden = new Set();           // items whose deletion may still be undone
   refused = new Set();          // runs whose inputs were refused: the form shows why
+  sending = 0;                  // runs that the server has not answered yet
   news = "";                    // the run that ended and was not looked at yet
   show = { follow: true, run: null, item: null };
   view = "make";
@@ -81,7 +82,11 @@ class Store extends EventTarget {
 
   // refuse forgets what a refused run would have shown.
   refuse(runID) { this.refused.add(runID); this.change("items", "show"); }
-  isRefused(item) { return this.refused.has(item.run_id) || item.rawResult?.status === INVALID || this.runs.get(item.run_id)?.code === INVALID; }
+  // isRefused holds for an item or a run. The event of a refusal may be faster than the answer.
+  isRefused({ run_id: id, rawResult }) {
+    const run = this.runs.get(id);
+    return this.refused.has(id) || rawResult?.status === INVALID || run?.code === INVALID || (this.sending > 0 && run?.outcome === "rejected");
+  }
 
   // shown gives finished and failed items, newest first; of a failed run one item speaks for all.
   get shown() {
