@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"slices"
+	"strings"
 )
 
 // Graph is a prompt in ComfyUI's API format. Nodes, keys and numbers keep their
@@ -153,6 +154,9 @@ func (g Graph) StampPrefixes(outputs []Output, token string) Graph {
 		text := unquote(prefix)
 		if text == "" {
 			text = "ComfyUI"
+		}
+		if strings.HasSuffix(text, "_"+cleanToken(token)) {
+			continue // another sidecar stamped it for the same run
 		}
 		g.setInput(i, "filename_prefix", appendQuoted(nil, text+"_"+cleanToken(token)))
 	}

@@ -20,6 +20,7 @@ const LaunchSecretHeader = "X-Studio-Launch-Secret"
 // guard decides which requests are heard at all.
 type guard struct {
 	loopback bool
+	anyName  bool            // the token of a worker vouches for its callers
 	names    map[string]bool // hosts that are ours beside loopback and addresses
 	proxies  []netip.Prefix
 	secret   string
@@ -31,7 +32,7 @@ type guard struct {
 
 func newGuard(o Options) (*guard, error) {
 	g := &guard{
-		loopback: o.Loopback, names: map[string]bool{}, proxies: o.TrustedProxies,
+		loopback: o.Loopback, anyName: o.Role == RoleProxy && o.ProxyToken != "", names: map[string]bool{}, proxies: o.TrustedProxies,
 		secret: o.LaunchSecret, token: o.Token, passes: newPasses(o.Token), cross: http.NewCrossOriginProtection(),
 	}
 	for _, host := range o.PublicHosts {
@@ -158,7 +159,7 @@ func forwarded(r *http.Request) bool {
 // browser then asks for.
 func (g *guard) knows(host string) bool {
 	name := strings.ToLower(hostName(host))
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") || g.names[name] {
+	if g.anyName || name == "localhost" || strings.HasSuffix(name, ".localhost") || g.names[name] {
 		return true
 	}
 	addr, err := netip.ParseAddr(name)

@@ -56,6 +56,8 @@ func inputSchema(in *manifest.Input) object {
 	switch kind {
 	case "string", "integer", "number", "boolean":
 		schema["type"] = kind
+	case "enum":
+		schema["type"] = "string"
 	case "image", "video", "audio", "file":
 		schema["anyOf"] = []object{schemaRef("FileRef"), {"type": "string", "description": "Name of a file that ComfyUI has as an input"}}
 	}
@@ -114,7 +116,7 @@ func fits(kind string, value json.RawMessage) bool {
 		return number
 	case "boolean":
 		return value[0] == 't' || value[0] == 'f'
-	case "string", "image", "video", "audio", "file":
+	case "string", "enum", "image", "video", "audio", "file":
 		return value[0] == '"'
 	}
 	return true

@@ -117,6 +117,10 @@ func (d *description) route(r Route) error {
 	return nil
 }
 
+// anyBytes is the content of answers with files. Generators of clients know
+// the first type, and take the first.
+var anyBytes = json.RawMessage(`{"application/octet-stream":{"schema":{"type":"string","format":"binary"}},"*/*":{"schema":{"type":"string","format":"binary"}}}`)
+
 // common adds what every operation may answer.
 func (d *description) common(op object) {
 	answers, _ := op["responses"].(object)
@@ -129,6 +133,9 @@ func (d *description) common(op object) {
 		if !ok {
 			headers = object{}
 			answer["headers"] = headers
+		}
+		if content, ok := answer["content"].(object); ok && content["*/*"] != nil {
+			answer["content"] = anyBytes
 		}
 		headers["X-Request-ID"] = object{"$ref": "#/components/headers/RequestId"}
 	}

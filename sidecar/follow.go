@@ -104,8 +104,9 @@ func (s *Studio) apply(ctx context.Context, id RunID, signals ...Signal) (*Run, 
 }
 
 // move is apply that tells whether the run moved.
-func (s *Studio) move(ctx context.Context, id RunID, signals ...Signal) (run *Run, moved bool, err error) {
-	run, err = s.store.Update(ctx, id, func(r *Run) ([]Event, error) {
+func (s *Studio) move(ctx context.Context, id RunID, signals ...Signal) (*Run, bool, error) {
+	moved := false // not to be read when ctx ended: the change goes on
+	run, err := s.store.Update(ctx, id, func(r *Run) ([]Event, error) {
 		var events []Event
 		for _, sig := range signals {
 			events = append(events, r.Apply(sig, time.Now())...)
@@ -113,10 +114,11 @@ func (s *Studio) move(ctx context.Context, id RunID, signals ...Signal) (run *Ru
 		moved = len(events) > 0
 		return events, nil
 	})
-	if err == nil {
-		s.decided.ring(id)
+	if err != nil {
+		return nil, false, err
 	}
-	return run, moved, err
+	s.decided.ring(id)
+	return run, moved, nil
 }
 
 // retry calls do until it works or ctx ends. What is missing or cannot be taken
@@ -332,15 +334,18 @@ func (f *follower) warn(ctx context.Context, what string, err error) {
 
 // settle makes sure that the backend lets go of a run that was cancelled.
 func (f *follower) settle(ctx context.Context) {
-	noted := false
+	noted, asked := false, time.Time{}
+	if f.beat != nil && f.run.Status == StatusCancelled {
+		asked = f.run.FinishedAt // Studio.Cancel asks when it ends an accepted run
+	}
 	for pause := lookPause; ; pause = min(2*pause, lookPauseMax) {
 		seen, err := f.find(ctx)
 		if err == nil && seen.Place != PlaceQueued && seen.Place != PlaceExecuting {
 			f.apply(ctx, Signal{Kind: SignalSettled})
 			return
 		}
-		if err == nil {
-			err = f.studio.exec.Cancel(ctx, f.job)
+		if err == nil && time.Since(asked) >= cancelAgain {
+			err, asked = f.studio.exec.Cancel(ctx, f.job), time.Now()
 		}
 		var refused *RefusedError
 		if errors.As(err, &refused) && !noted {
@@ -351,6 +356,10 @@ func (f *follower) settle(ctx context.Context) {
 		}
 	}
 }
+
+// cancelAgain is when a cancel is repeated: ComfyUI loses an interrupt that
+// comes just before a prompt begins.
+const cancelAgain = time.Second
 
 // pause waits for news, at most d; false when ctx ended.
 func (f *follower) pause(ctx context.Context, d time.Duration) bool {

@@ -28,8 +28,9 @@ type result struct {
 
 // nodeError is a failure with the Python exception type that it would have.
 type nodeError struct {
-	kind string
-	text string
+	kind   string
+	text   string
+	frames []string // "file function" of each frame below the node's own
 }
 
 func (e *nodeError) Error() string { return e.text }
@@ -161,9 +162,14 @@ func (c *call) printed() *object {
 }
 
 func printValue(v any) string {
-	if list, ok := v.(pictures); ok {
-		b := list[0].Bounds()
-		return fmt.Sprintf("tensor(..., size=(%d, %d, %d, 3))", len(list), b.Dy(), b.Dx())
+	switch v := v.(type) {
+	case pictures:
+		b := v[0].Bounds()
+		return fmt.Sprintf("tensor(..., size=(%d, %d, %d, 3))", len(v), b.Dy(), b.Dx())
+	case sound:
+		return fmt.Sprintf("{'waveform': tensor(..., size=(1, %d, %d)), 'sample_rate': %d}", v.channels, len(v.samples), v.rate)
+	case video:
+		return "<comfy_api.latest._input_impl.video_types.VideoFromComponents object>"
 	}
 	return str(v)
 }
@@ -193,8 +199,10 @@ func pythonType(v any) string {
 		return "int"
 	case []any:
 		return "list"
-	case *object:
+	case *object, sound:
 		return "dict"
+	case video:
+		return "VideoFromComponents"
 	}
-	return "tensor"
+	return "Tensor"
 }

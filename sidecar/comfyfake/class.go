@@ -3,9 +3,15 @@ package comfyfake
 // class is a node class: what /object_info tells of it and what it does.
 type class struct {
 	name, display, about, category, module string
+	aliases                                []string // told by the newer generation only
+	essentials                             string   // likewise
+	schema                                 bool     // declared by schema, which tells more in /object_info
+	experimental                           bool     // of a class declared by schema
+	method                                 string   // the Python method that runs it, for tracebacks; "" is execute
 	required, optional                     []input
 	hidden                                 *object
 	outputs, outputNames                   []string
+	outputTips                             []any // of a class declared by schema
 	outputNode                             bool
 	deaf                                   bool // ignores interrupts
 	never                                  bool // is never cached
@@ -29,11 +35,18 @@ type input struct {
 	kind    string
 	choices func(s *Server) []string // a combo if not nil
 	options *object                  // nil: the config has one element
+	schema  bool                     // of a class declared by schema: the choices lie in the options
 }
 
 // config is the input's entry in /object_info and in node errors.
 func (in input) config(s *Server) []any {
 	var kind any = in.kind
+	if in.schema {
+		options := in.options.clone()
+		options.set("multiselect", false)
+		options.set("options", in.choices(s))
+		return []any{"COMBO", options}
+	}
 	if in.choices != nil {
 		kind = in.choices(s)
 	}

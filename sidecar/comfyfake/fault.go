@@ -41,6 +41,12 @@ const (
 	ReorderMessages
 	// HistoryLag stores history only Delay after the run's last message.
 	HistoryLag
+	// LateMessages lets a run's messages reach its socket Delay late, previews
+	// too, while the run itself, history and queue go on: the one send loop of
+	// the real server falls behind like that under many previews. The order
+	// stays, so whatever is sent after a late message waits with it. Times and
+	// After count messages.
+	LateMessages
 	// IgnoreInterrupt takes interrupts and cancels and does nothing.
 	IgnoreInterrupt
 	// OldInterrupt makes every interrupt global, as builds before targeted
@@ -61,7 +67,7 @@ type Fault struct {
 	After int
 	// Times ends the fault after that many uses; zero means until released.
 	Times int
-	// Delay is the time of Delay and HistoryLag.
+	// Delay is the time of Delay, HistoryLag and LateMessages.
 	Delay time.Duration
 	// Status, Header and Body are the answer of Answer and ActThenAnswer.
 	Status int
@@ -173,8 +179,9 @@ func (l *faultList) active(k Kind) bool {
 	return false
 }
 
-func (l *faultList) lag() time.Duration {
-	if a := l.use(func(a *armed) bool { return a.Kind == HistoryLag }); a != nil {
+// lag uses up a fault of one kind and returns its delay.
+func (l *faultList) lag(k Kind) time.Duration {
+	if a := l.use(func(a *armed) bool { return a.Kind == k }); a != nil {
 		return a.Delay
 	}
 	return 0

@@ -80,7 +80,7 @@ func (p *process) remember(rec *record) {
 		defer p.mu.Unlock()
 		p.past.add(rec)
 	}
-	lag := p.s.faults.lag()
+	lag := p.s.faults.lag(HistoryLag)
 	if lag <= 0 {
 		store()
 		return

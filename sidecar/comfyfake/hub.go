@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -41,6 +42,7 @@ type message struct {
 	all    bool
 	binary bool
 	data   []byte
+	due    time.Time // not to be sent earlier
 }
 
 func newHub(p *process) *hub {
@@ -89,8 +91,12 @@ func (h *hub) push(m message, to target) {
 	}
 }
 
-// queueLocked applies the message faults: doubles, and neighbours swapped.
+// queueLocked applies the message faults: late ones, doubles, and neighbours
+// swapped.
 func (h *hub) queueLocked(m message) {
+	if !m.all {
+		m.due = time.Now().Add(h.p.s.faults.lag(LateMessages))
+	}
 	if h.held != nil {
 		h.out = append(h.out, m, *h.held)
 		h.held = nil
@@ -117,6 +123,13 @@ func (h *hub) sendLoop() {
 			return
 		}
 		m := h.out[0]
+		if wait := time.Until(m.due); wait > 0 {
+			h.mu.Unlock()
+			if sleep(h.p.ctx, wait) != nil {
+				return // the process ends, and nothing is sent any more
+			}
+			continue
+		}
 		h.out = h.out[1:]
 		targets := h.targetsLocked(m)
 		h.mu.Unlock()

@@ -25,13 +25,21 @@ func (p *process) handleFeatures(w http.ResponseWriter, _ *http.Request, _ strin
 
 func (p *process) handleStats(w http.ResponseWriter, _ *http.Request, _ string) {
 	const memory = 16 << 30
-	name := "posix"
-	if p.s.opts.Generation >= V0_33_0 {
-		name = runtime.GOOS
+	const frontend, templates = "1.27.10", "0.1.95"
+	newer := p.s.opts.Generation >= V0_33_0
+	system := obj("os", either(p.s.opts.Generation, runtime.GOOS, "posix"), "ram_total", memory, "ram_free", memory/2, "comfyui_version", p.s.opts.Generation.String(),
+		"required_frontend_version", frontend, "installed_templates_version", templates, "required_templates_version", templates)
+	if newer {
+		system.set("comfy_package_versions", []any{obj("name", "comfyui-frontend-package", "installed", frontend, "required", frontend),
+			obj("name", "comfyui-workflow-templates", "installed", templates, "required", templates)})
 	}
-	system := obj("os", name, "ram_total", memory, "ram_free", memory/2, "comfyui_version", p.s.opts.Generation.String(),
-		"required_frontend_version", "1.27.10", "installed_templates_version", "0.1.95", "required_templates_version", "0.1.95",
-		"python_version", "3.11.7 (fake)", "pytorch_version", "2.8.0+cpu", "embedded_python", false, "argv", []string{"main.py", "--cpu"})
+	system.set("python_version", "3.11.7 (fake)")
+	system.set("pytorch_version", "2.8.0+cpu")
+	system.set("embedded_python", false)
+	if newer {
+		system.set("deploy_environment", "local-git")
+	}
+	system.set("argv", []string{"main.py", "--cpu"})
 	device := obj("name", "cpu", "type", "cpu", "index", nil, "vram_total", memory, "vram_free", memory/2,
 		"torch_vram_total", memory, "torch_vram_free", memory/2)
 	writeJSON(w, http.StatusOK, obj("system", system, "devices", []any{device}))
@@ -68,17 +76,48 @@ func (k *class) info(s *Server) *object {
 	o.set("output", anyList(k.slots(s)))
 	o.set("output_is_list", lists)
 	o.set("output_name", anyList(k.outputNames[:len(lists)]))
+	if k.schema {
+		o.set("output_tooltips", append([]any{}, k.outputTips...))
+		if newer {
+			o.set("output_matchtypes", nil)
+		}
+	}
 	o.set("name", k.name)
 	o.set("display_name", k.display)
+	if k.display == "" {
+		o.set("display_name", nil)
+	}
 	o.set("description", k.about)
 	o.set("python_module", k.module)
 	o.set("category", k.category)
 	o.set("output_node", k.outputNode)
+	if k.schema {
+		k.schemaInfo(o, newer)
+	}
 	if newer {
 		o.set("has_intermediate_output", false)
-		o.set("search_aliases", []any{})
+		o.set("search_aliases", anyList(k.aliases))
+		switch {
+		case k.essentials != "":
+			o.set("essentials_category", k.essentials)
+		case k.schema:
+			o.set("essentials_category", nil)
+		}
 	}
 	return o
+}
+
+// schemaInfo adds what only classes declared by schema tell.
+func (k *class) schemaInfo(o *object, newer bool) {
+	o.set("deprecated", false)
+	o.set("experimental", k.experimental)
+	if newer {
+		o.set("dev_only", false)
+	}
+	o.set("api_node", false)
+	if newer {
+		o.set("price_badge", nil)
+	}
 }
 
 // inputInfo is the inputs by group, and the order of their names.
@@ -98,8 +137,20 @@ func (k *class) inputInfo(s *Server) (inputs, order *object) {
 		add("optional", k.optional)
 	}
 	if k.hidden != nil {
-		inputs.set("hidden", k.hidden)
+		inputs.set("hidden", k.hiddenInfo())
 		order.set("hidden", k.hidden.keys)
 	}
 	return inputs, order
+}
+
+// hiddenInfo is the hidden inputs; a schema wraps each type in a list.
+func (k *class) hiddenInfo() *object {
+	if !k.schema {
+		return k.hidden
+	}
+	wrapped := obj()
+	for _, name := range k.hidden.keys {
+		wrapped.set(name, []any{k.hidden.at[name]})
+	}
+	return wrapped
 }

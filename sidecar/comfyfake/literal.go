@@ -31,7 +31,7 @@ func (v *validation) judgeLiteral(k *class, in input, inputs *object, j *judgeme
 		j.errors = append(j.errors, e)
 		return nil
 	}
-	if in.choices != nil {
+	if in.choices != nil && (!in.schema || v.s.opts.Generation >= V0_33_0) {
 		if e := v.notInList(in, cast); e != nil {
 			j.errors = append(j.errors, e)
 		}

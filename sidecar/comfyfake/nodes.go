@@ -18,22 +18,32 @@ import (
 
 const about = "Saves the input images to your ComfyUI output directory."
 
-// classes is the table of all node classes.
-func classes() []*class {
-	return slices.Concat(imageClasses(), saverClasses(), textClasses(), audioClasses(), trialClasses(), painterClasses())
+// classes is the table of all node classes of a generation.
+func classes(g Generation) []*class {
+	return slices.Concat(imageClasses(g), saverClasses(), videoClasses(g), textClasses(), audioClasses(g), trialClasses(), painterClasses())
 }
 
-func imageClasses() []*class {
+// either picks what the newer or the older generation has.
+func either[T any](g Generation, newer, older T) T {
+	if g >= V0_33_0 {
+		return newer
+	}
+	return older
+}
+
+func imageClasses(g Generation) []*class {
 	return []*class{
-		{name: "EmptyImage", display: "EmptyImage", category: "image", module: "nodes",
+		{name: "EmptyImage", display: either(g, "Empty Image", "EmptyImage"), method: "generate", category: "image", module: "nodes",
 			required: []input{integer("width", 512, 1, 16384, "step", 1), integer("height", 512, 1, 16384, "step", 1),
 				integer("batch_size", 1, 1, 4096), integer("color", 0, 0, 0xffffff, "step", 1, "display", "color")},
 			outputs: []string{"IMAGE"}, outputNames: []string{"IMAGE"}, run: runEmptyImage},
-		{name: "LoadImage", display: "Load Image", category: "image", module: "nodes",
+		{name: "LoadImage", display: "Load Image", category: "image", module: "nodes", method: "load_image", essentials: "Basics",
+			aliases:  []string{"load image", "open image", "import image", "image input", "upload image", "read image", "image loader"},
 			required: []input{{name: "image", choices: inputFiles, options: obj("image_upload", true)}},
 			outputs:  []string{"IMAGE", "MASK"}, outputNames: []string{"IMAGE", "MASK"},
 			own: []string{"image"}, validate: checkInputFile, stamp: stampInputFile, run: runLoadImage},
-		{name: "ImageInvert", display: "Invert Image", category: "image", module: "nodes",
+		{name: "ImageInvert", display: either(g, "Invert Image Colors", "Invert Image"), category: either(g, "image/color", "image"), module: "nodes", method: "invert",
+			aliases: []string{"reverse colors"}, essentials: "Image Tools",
 			required: []input{{name: "image", kind: "IMAGE"}},
 			outputs:  []string{"IMAGE"}, outputNames: []string{"IMAGE"}, run: runInvert},
 		{name: "ImageScale", display: "Upscale Image", category: "image/upscaling", module: "nodes",
@@ -125,10 +135,11 @@ func runBlur(c *call) (result, error) {
 	return one(out), nil
 }
 
+// runInvert subtracts, which Python refuses before it looks for a shape.
 func runInvert(c *call) (result, error) {
-	list, err := c.images("image")
-	if err != nil {
-		return result{}, err
+	list, ok := c.inputs["image"].(pictures)
+	if !ok {
+		return result{}, &nodeError{kind: "TypeError", text: fmt.Sprintf("unsupported operand type(s) for -: 'float' and '%s'", pythonType(c.inputs["image"]))}
 	}
 	out := make(pictures, len(list))
 	for i, pic := range list {
@@ -271,12 +282,19 @@ func runLoadImage(c *call) (result, error) {
 }
 
 // unreadable is how the two generations fail at a file that is no picture.
+// The newer one asks a video library first, which takes any bytes under a
+// picture's name for a picture without frames and leaves them to Pillow.
 func (c *call) unreadable(path string, data []byte) error {
+	const pillow, site = "/ComfyUI/node_helpers.py pillow", "/venv/site-packages/PIL/"
 	switch {
 	case bytes.HasPrefix(data, []byte("\x89PNG")):
-		return &nodeError{kind: "OSError", text: "Truncated File Read"}
-	case c.r.p.s.opts.Generation >= V0_33_0:
-		return &nodeError{kind: "av.error.InvalidDataError", text: "[Errno 1094995529] Invalid data found when processing input: '" + path + "'"}
+		return &nodeError{kind: "OSError", text: "Truncated File Read", frames: []string{pillow, site + "Image.py open", site + "Image.py _open_core",
+			site + "ImageFile.py __init__", site + "PngImagePlugin.py _open", site + "ImageFile.py _safe_read"}}
+	case c.r.p.s.opts.Generation >= V0_33_0 && !picture(path):
+		const core = "av/container/core.py av.container.core."
+		return &nodeError{kind: "av.error.InvalidDataError", text: "[Errno 1094995529] Invalid data found when processing input: '" + path + "'",
+			frames: []string{"/ComfyUI/comfy_api/latest/_input_impl/video_types.py get_components", core + "open", core + "Container.__cinit__",
+				core + "Container.err_check", "av/error.py av.error.err_check"}}
 	}
-	return &nodeError{kind: "PIL.UnidentifiedImageError", text: "cannot identify image file '" + path + "'"}
+	return &nodeError{kind: "PIL.UnidentifiedImageError", text: "cannot identify image file '" + path + "'", frames: []string{pillow, site + "Image.py open"}}
 }

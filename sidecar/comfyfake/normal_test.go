@@ -81,13 +81,15 @@ func scrub(key string, v any) any {
 		}
 		return tempName.ReplaceAllString(v, "ComfyUI_temp_xxxxx_")
 	case map[string]any:
-		delete(v, "essentials_category") // words that only help to search
-		delete(v, "search_aliases")
 		for k := range v {
 			switch k {
 			case "timestamp", "number", "create_time":
 				v[k] = "*"
-			case "traceback", "current_inputs", "dependent_outputs": // the last depends on the order of a set
+			case "traceback": // files and lines are the machine's
+				if list, ok := v[k].([]any); ok {
+					v[k] = len(list)
+				}
+			case "current_inputs", "dependent_outputs": // the last depends on the order of a set
 				v[k] = []any{}
 			default:
 				v[k] = scrub(k, v[k])

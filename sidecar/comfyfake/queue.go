@@ -111,16 +111,21 @@ func (p *process) clearQueue() {
 	p.hub.status()
 }
 
-// removePending removes the first pending item of that id.
+// removePending removes the first pending item of that id. The only one goes
+// by clearing the queue, which is told once more.
 func (p *process) removePending(id string) bool {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.pending, func(it *item) bool { return it.id == id })
+	alone := len(p.pending) == 1
 	if i >= 0 {
 		p.pending = slices.Delete(p.pending, i, i+1)
 		heapify(p.pending)
 	}
 	p.mu.Unlock()
 	if i >= 0 {
+		p.hub.status()
+	}
+	if i >= 0 && alone {
 		p.hub.status()
 	}
 	return i >= 0

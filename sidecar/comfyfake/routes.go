@@ -103,12 +103,15 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// writeMissing answers as the static files of the web page do, which take
+// every path that no route has.
 func writeMissing(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+	w.Header().Set("Allow", "GET,HEAD")
 	writeText(w, http.StatusMethodNotAllowed, "405: Method Not Allowed")
 }
 

@@ -193,13 +193,13 @@ func (r *run) fail(id string, c *call, err error) error {
 	if errors.Is(err, errGone) {
 		return err
 	}
-	kind := "RuntimeError"
+	kind, frames := "RuntimeError", []string(nil)
 	if f, ok := errors.AsType[*nodeError](err); ok {
-		kind = f.kind
+		kind, frames = f.kind, f.frames
 	}
 	r.tell("execution_error", obj("prompt_id", r.it.id, "node_id", id, "node_type", class, "executed", r.doneNodes(),
 		"exception_message", err.Error()+"\n", "exception_type", kind,
-		"traceback", []string{"  File \"/ComfyUI/execution.py\", line 496, in execute\n"},
+		"traceback", r.traceback(c.class, frames),
 		"current_inputs", c.printed(), "current_outputs", slices.Clone(r.it.prompt.keys)), false)
 	return err
 }

@@ -21,11 +21,13 @@ const prefixTip = "The prefix for the file to save. This may include formatting 
 
 func saverClasses() []*class {
 	return []*class{
-		{name: "SaveImage", display: "Save Image", about: about, category: "image", module: "nodes",
+		{name: "SaveImage", display: "Save Image", about: about, category: "image", module: "nodes", method: "save_images", essentials: "Basics",
+			aliases: []string{"save", "save image", "export image", "output image", "write image", "download"},
 			required: []input{{name: "images", kind: "IMAGE", options: obj("tooltip", "The images to save.")},
 				{name: "filename_prefix", kind: "STRING", options: obj("default", "ComfyUI", "tooltip", prefixTip)}},
 			hidden: hiddenMeta(), outputNode: true, outputs: []string{"IMAGE"}, outputNames: []string{"images"}, run: runSaveImage},
-		{name: "PreviewImage", display: "Preview Image", about: about, category: "image", module: "nodes",
+		{name: "PreviewImage", display: "Preview Image", about: about, category: "image", module: "nodes", method: "save_images",
+			aliases:  []string{"preview", "preview image", "show image", "view image", "display image", "image viewer"},
 			required: []input{{name: "images", kind: "IMAGE"}},
 			hidden:   hiddenMeta(), outputNode: true, outputs: []string{"IMAGE"}, outputNames: []string{"images"}, run: runPreviewImage},
 		{name: "SaveAnimatedGIF", display: "Save Animated GIF", category: "image/animation", module: "comfyfake",

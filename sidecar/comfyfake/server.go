@@ -38,7 +38,8 @@ type Server struct {
 // New prepares a server. Folders that cannot be made are reported by Serve,
 // and every route answers 500.
 func New(o Options) *Server {
-	s := &Server{opts: o.withDefaults(), conns: map[net.Conn]struct{}{}, table: classes(), byName: map[string]*class{}}
+	s := &Server{opts: o.withDefaults(), conns: map[net.Conn]struct{}{}, byName: map[string]*class{}}
+	s.table = classes(s.opts.Generation)
 	for _, k := range s.table {
 		s.byName[k.name] = k
 	}

@@ -320,7 +320,7 @@ func fits(got string, in input) bool {
 }
 
 func (in input) typeText(s *Server) string {
-	if in.choices != nil {
+	if in.choices != nil && !in.schema {
 		return repr(in.choices(s))
 	}
 	return in.kind

@@ -29,11 +29,16 @@ async function launchOnce(contract, inputs) {
   store.look({ follow: true });
 }
 
-// again runs a contract with the inputs of an earlier run.
-export async function again(workflow, contract, inputs) {
+// again runs a contract with the inputs of an earlier run, which may be known by its events only.
+export async function again({ workflow, contract, run_id: id }) {
   const found = store.contract(`${workflow}/${contract}`);
   if (!found) return toast({ icon: "warn", bad: true, title: t("reuse.other", { name: contract }) });
-  try { await launchOnce(found, inputs ?? {}); } catch (e) { failed(e.message, e.hint); }
+  try {
+    const { inputs } = store.runs.get(id)?.inputs ? store.runs.get(id) : (await ask.run(id)).run;
+    await launchOnce(found, inputs);
+  } catch (e) {
+    failed(e.message, e.hint);
+  }
 }
 
 export async function cancel(run) {
@@ -53,7 +58,7 @@ export async function cancel(run) {
 function cancelled(run) {
   const started = time(run.startedAt);
   const words = Number.isNaN(started) ? t("cancelled") : t("cancelled.after", { span: wholeSpan(Date.now() - started) });
-  toast({ icon: "x", title: words, text: store.nameOf(run), button: t("again"), press: () => again(run.workflow, run.contract, run.inputs) });
+  toast({ icon: "x", title: words, text: store.nameOf(run), button: t("again"), press: () => again(run) });
 }
 
 export const cancelAll = () => Promise.all(store.active.map(cancel));

@@ -114,7 +114,7 @@ class RunStage extends StudioElement {
   buildFault(run, item) {
     const f = fault(run, item), of = run?.inputs ? run : item, ms = run ? took(run) : NaN;
     const label = run ? store.nameOf(run) : contractName(item), seed = seedOf(of?.inputs);
-    const [workflow, contract] = run ? [run.workflow, run.contract] : [item.contractWorkflow, item.contractName];
+    const which = run ?? { workflow: item.contractWorkflow, contract: item.contractName, run_id: item.run_id };
     const gone = item ?? store.faultsOf(run.run_id)[0];
     const report = [f.title, f.text, f.node && `${t("fault.where.node")}: ${f.node}`, f.details, `run ${run?.run_id ?? item.run_id}`].filter(Boolean).join("\n");
     const where = [f.node && h("span", null, t("fault.where.node"), " ", h("b", null, f.node)), ms >= 100 && h("span", null, t("fault.where.after"), " ", h("b", { class: "num" }, span(ms)))].filter(Boolean);
@@ -122,7 +122,7 @@ class RunStage extends StudioElement {
       h("header", null, icon("warn"), h("h2", { id: "fault-title" }, f.title), h("p", null, [f.text, f.hint].filter(Boolean).join(" "))),
       where.length ? h("div", { class: "where" }, where) : null,
       h("div", { class: "do" },
-        h("button", { type: "button", class: "btn is-main", onclick: () => again(workflow, contract, of?.inputs) }, t("again")),
+        h("button", { type: "button", class: "btn is-main", onclick: () => again(which) }, t("again")),
         h("button", { type: "button", class: "btn", onclick: () => reuse(of) }, t("reuse")),
         h("button", { type: "button", class: "btn is-quiet", onclick: () => copy(report) }, icon("copy"), t("report")),
         gone ? iconButton("trash", t("delete.key"), () => remove(gone), "is-bad") : null),

@@ -55,9 +55,10 @@ class Store extends EventTarget {
   isHeld(run) { return isHeld(run) || (this.away && isActive(run) && !isRunning(run)); }
 
   // ── runs ──
+  // putRun takes news of a run; an answer that an event has overtaken only adds what is missing.
   putRun(fresh) {
     const old = this.runs.get(fresh.run_id);
-    const run = { ...old, ...fresh };
+    const run = Number(fresh.revision) < Number(old?.revision) ? { ...fresh, ...old } : { ...old, ...fresh };
     this.runs.set(run.run_id, run);
     if (!old) this.#forgetRuns();
     this.change("runs");

@@ -16,7 +16,7 @@ const RUN_EVENTS = ["run_started", "run_progress", "run_output_completed", "run_
 const PAGE = 60;
 const WAITS = [1, 2, 3, 5, 8];   // seconds between attempts
 
-let source, lastID = "", attempt = 0, timer = 0;
+let source, lastID = "", attempt = 0, timer = 0, opens = 0;
 
 export function start() {
   setInterval(() => { if (store.active.length || store.link.state === "lost") store.change("clock"); }, 1000);
@@ -57,7 +57,9 @@ function opened() {
   attempt = 0;
   store.link = { state: "open", retryAt: 0 };
   store.change("link");
+  // the stream begins when it opens: what happened since the first reading is in no event
   if (again) refresh();
+  else if (opens++ === 0) Promise.all([refreshRuns(), refreshGallery()]);
 }
 
 function lost() {
@@ -177,7 +179,7 @@ function applyRun(data) {
     if (kind === "items") stale = applyItem(id, name, value) || stale;
   }
   const fresh = again ? { progress: undefined, stepped: undefined, reached: 0, due: undefined } : {};
-  const run = store.putRun({ ...known, ...fresh, ...targets.run, run_id: id, nodes });
+  const run = store.putRun({ ...known, ...fresh, ...targets.run, run_id: id, nodes, revision: data.revision });
   settle(known, run);
   if (stale) refreshRun(id);
 }
