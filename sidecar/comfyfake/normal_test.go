@@ -85,11 +85,7 @@ func scrub(key string, v any) any {
 			switch k {
 			case "timestamp", "number", "create_time":
 				v[k] = "*"
-			case "traceback": // files and lines are the machine's
-				if list, ok := v[k].([]any); ok {
-					v[k] = len(list)
-				}
-			case "current_inputs", "dependent_outputs": // the last depends on the order of a set
+			case "traceback", "current_inputs", "dependent_outputs": // the last depends on the order of a set
 				v[k] = []any{}
 			default:
 				v[k] = scrub(k, v[k])

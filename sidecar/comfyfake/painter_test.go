@@ -18,7 +18,7 @@ import (
 
 func paintGraph(text, style, seed string) string {
 	words, _ := json.Marshal(text) // a string
-	return fmt.Sprintf(`{"1":{"class_type":"DemoSampler","inputs":{"text":%s,"seed":%s,"steps":5,"width":192,"height":128,"style":%q}},"2":{"class_type":"SaveImage","inputs":{"images":["1",0],"filename_prefix":"p"}}}`, words, seed, style)
+	return fmt.Sprintf(`{"1":{"class_type":"DemoSampler","inputs":{"text":%s,"seed":%s,"steps":5,"width":96,"height":64,"style":%q}},"2":{"class_type":"SaveImage","inputs":{"images":["1",0],"filename_prefix":"p"}}}`, words, seed, style)
 }
 
 // painted runs the graph and returns the saved picture.
@@ -69,8 +69,8 @@ func TestPainter(t *testing.T) {
 			within(t, comfyfake.Options{}, func(g *rig) {
 				pic := g.painted(paintGraph("", style, "3"), "p_00001_.png")
 				colours := map[[3]uint32]bool{}
-				for y := range 128 {
-					for x := range 192 {
+				for y := range 64 {
+					for x := range 96 {
 						r, gr, b, _ := pic.At(x, y).RGBA()
 						colours[[3]uint32{r >> 11, gr >> 11, b >> 11}] = true
 					}
