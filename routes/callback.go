@@ -265,8 +265,8 @@ func (cb *callback) failure() *sidecar.Failure {
 func (cb *callback) answer(run *sidecar.Run, moved bool) {
 	s, t := cb.shape(), text{}
 	t.open('{')
-	if moved {
-		t.str("status", cb.status())
+	if moved || !run.Status.Terminal() {
+		t.str("status", looseText(cb.fields, "status"))
 	} else {
 		t.str("status", string(run.Status))
 		t.bool("duplicate", true)

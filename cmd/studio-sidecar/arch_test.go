@@ -32,7 +32,6 @@ var imports = map[string]map[string]string{
 		"manifest":                       "contracts, inputs and graphs are its vocabulary",
 		"github.com/google/uuid":         "run and prompt ids",
 		"golang.org/x/sync/errgroup":     "owns the goroutines that follow runs",
-		"golang.org/x/sync/singleflight": "one health question at a time",
 	},
 	"sidecar/artifact": {
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",

@@ -181,7 +181,7 @@ func (p *tab) hear(event any) {
 		p.note("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
-			p.note("console.%s: %+v", e.Type, e.Args)
+			p.note("console.%s: %s", e.Type, spoken(e.Args))
 		}
 	case *log.EventEntryAdded:
 		if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
@@ -193,6 +193,14 @@ func (p *tab) hear(event any) {
 			p.note("a request to %s", address)
 		}
 	}
+}
+
+func spoken(args []*runtime.RemoteObject) string {
+	var words []string
+	for _, a := range args {
+		words = append(words, string(a.Value)+a.Description)
+	}
+	return strings.Join(words, " ")
 }
 
 func (p *tab) note(format string, args ...any) { p.noteAt("", format, args...) }

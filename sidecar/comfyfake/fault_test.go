@@ -131,6 +131,59 @@ func TestFault(t *testing.T) {
 			}
 		})
 	})
+	t.Run("late_messages_while_the_worker_runs_ahead", func(t *testing.T) {
+		within(t, comfyfake.Options{StepDelay: time.Second, Previews: true}, func(g *rig) {
+			const late = 20 * time.Second
+			g.fake.Fault(comfyfake.Fault{Kind: comfyfake.LateMessages, Delay: late})
+			c := g.dial("/ws?clientId=a")
+			defer c.CloseNow()
+			read(g.t, c)
+			at := time.Now()
+			g.submit(idA, "a", between(slow))
+			pass(time.Second / 2)
+			g.submit(idB, "a", between(strings.Replace(slow, "4", "3", 1)))
+			pass(late / 2)
+			for _, id := range []string{idA, idB} {
+				if h := g.get("/history/" + id); !strings.Contains(h.Body, `"success"`) {
+					g.t.Errorf("history of %s before its messages: %s", id, h.Body)
+				}
+			}
+			if q := g.get("/queue"); q.Body != `{"queue_running": [], "queue_pending": []}` {
+				g.t.Errorf("queue: %s", q.Body)
+			}
+			e := read(g.t, c)
+			for ; e.Type == "status"; e = read(g.t, c) {
+				continue
+			}
+			if got := time.Since(at); e.Type != "execution_start" || got != late {
+				g.t.Errorf("%s came after %s", e.Type, got)
+			}
+			first, second := until(g.t, c, "executing"), until(g.t, c, "executing")
+			const a = "execution_cached progress_state executing progress_state progress_state executing status " +
+				"progress_state progress frame 1 progress_state progress frame 1 progress_state progress frame 1 progress_state progress frame 1 " +
+				"progress_state progress_state executing executed progress_state execution_success status executing"
+			const b = "status execution_start execution_cached progress_state executing " +
+				"progress_state progress frame 1 progress_state progress frame 1 progress_state progress frame 1 " +
+				"progress_state progress_state executing executed progress_state execution_success status executing"
+			if d := cmp.Diff([]string{a, b}, []string{types(first), types(second)}); d != "" {
+				g.t.Errorf("messages (-want +got):\n%s", d)
+			}
+			if got := time.Since(at); got != late+7*time.Second {
+				g.t.Errorf("the last message came after %s", got)
+			}
+		})
+	})
+	t.Run("late_messages_do_not_hold_up_the_end", func(t *testing.T) {
+		within(t, comfyfake.Options{}, func(g *rig) {
+			g.fake.Fault(comfyfake.Fault{Kind: comfyfake.LateMessages, Delay: time.Hour})
+			g.submit(idA, "a", saveGraph("x"))
+			synctest.Wait()
+			at := time.Now()
+			if err := g.fake.Close(); err != nil || time.Since(at) != 0 {
+				g.t.Errorf("closed after %s: %v", time.Since(at), err)
+			}
+		})
+	})
 	t.Run("clear_disarms_all", func(t *testing.T) {
 		within(t, comfyfake.Options{}, func(g *rig) {
 			g.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Status: http.StatusTeapot})

@@ -46,3 +46,19 @@ func TestHandler(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
+
+func TestNotAllowed(t *testing.T) {
+	for gen, want := range map[comfyfake.Generation]map[string]string{
+		comfyfake.V0_3_64: {"/api/jobs/cancel": "GET,HEAD", "/api/jobs/x/cancel": "GET,HEAD", "/nowhere": "GET,HEAD", "/view": "GET,HEAD"},
+		comfyfake.V0_33_0: {"/api/jobs": "GET,HEAD", "/jobs/cancel": "GET,HEAD", "/nowhere": "GET,HEAD"},
+	} {
+		within(t, comfyfake.Options{Generation: gen}, func(g *rig) {
+			for path, allow := range want {
+				a := g.post(path, "{}")
+				if a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != allow {
+					g.t.Errorf("%s: POST %s: %d, Allow %q", gen, path, a.Status, a.Header.Get("Allow"))
+				}
+			}
+		})
+	}
+}

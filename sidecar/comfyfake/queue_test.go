@@ -88,6 +88,31 @@ func TestQueue(t *testing.T) {
 			}
 		})
 	})
+	t.Run("deleting_the_only_one_in_line_is_told_twice", func(t *testing.T) {
+		within(t, comfyfake.Options{}, func(g *rig) {
+			g.fake.Hold()
+			for _, id := range []string{"r", "x", "y"} {
+				g.postJSON(`,"prompt_id":"` + id + `"`)
+				synctest.Wait()
+			}
+			c := g.dial("/ws?clientId=a")
+			defer c.CloseNow()
+			read(g.t, c)
+			g.post("/queue", `{"delete":["x"]}`)
+			g.post("/queue", `{"delete":["nobody"]}`)
+			g.post("/queue", `{"delete":["y"]}`)
+			var left []any
+			for range 3 {
+				status, _ := read(g.t, c).Data["status"].(map[string]any)
+				info, _ := status["exec_info"].(map[string]any)
+				left = append(left, info["queue_remaining"])
+			}
+			if d := cmp.Diff([]any{2.0, 1.0, 1.0}, left); d != "" {
+				g.t.Errorf("queue_remaining (-want +got):\n%s", d)
+			}
+			g.fake.Release()
+		})
+	})
 	t.Run("ids_are_text_in_the_older_and_UUIDs_in_the_newer", func(t *testing.T) {
 		for gen, want := range map[comfyfake.Generation][]int{comfyfake.V0_3_64: {200, 200, 200}, comfyfake.V0_33_0: {400, 400, 200}} {
 			within(t, comfyfake.Options{Generation: gen}, func(g *rig) {

@@ -206,7 +206,11 @@ func FailureOf(doc Run) *sidecar.Failure {
 		Code: doc.Error, Message: doc.Message, Hint: doc.Hint, Status: doc.ComfyStatus,
 		Detail: doc.Comfy, Outcome: doc.Outcome, Proxy: true,
 	}
-	if f.Code == "" {
+	switch {
+	case f.Code != "":
+	case strings.EqualFold(doc.Status, StatusTimeout):
+		f.Code = string(sidecar.CodeTimeout)
+	default:
 		f.Code = string(sidecar.CodeExecution)
 	}
 	if f.Message == "" {
@@ -215,7 +219,7 @@ func FailureOf(doc Run) *sidecar.Failure {
 	if f.Message == "" {
 		f.Message = "Proxy execution failed"
 	}
-	if f.Outcome == "" && (f.Code == string(sidecar.CodeTimeout) || strings.EqualFold(doc.Status, StatusTimeout)) {
+	if f.Outcome == "" && f.Code == string(sidecar.CodeTimeout) {
 		f.Outcome = sidecar.OutcomeTimedOut
 	}
 	return f

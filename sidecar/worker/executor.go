@@ -36,7 +36,7 @@ type Options struct {
 	// IdleTimeout is how long a file may stand still; zero means 60 s.
 	IdleTimeout time.Duration
 	// Patience is how long a callback may stay away before the worker is
-	// asked; zero means 30 s.
+	// asked; zero means 15 s.
 	Patience time.Duration
 }
 
@@ -51,7 +51,7 @@ func (o Options) withDefaults() Options {
 		o.IdleTimeout = 60 * time.Second
 	}
 	if o.Patience <= 0 {
-		o.Patience = 30 * time.Second
+		o.Patience = 15 * time.Second
 	}
 	if o.DialContext == nil {
 		o.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext

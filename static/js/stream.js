@@ -181,6 +181,8 @@ function applyRun(data) {
   const fresh = again ? { progress: undefined, stepped: undefined, reached: 0, due: undefined } : {};
   const run = store.putRun({ ...known, ...fresh, ...targets.run, run_id: id, nodes, revision: data.revision });
   settle(known, run);
+  // the last output may be told of before the end
+  if (run.outcome === "completed" && run.finishedAt && !known?.finishedAt) remember(run);
   if (stale) refreshRun(id);
 }
 
@@ -223,10 +225,7 @@ function settle(was, run) {
 
 function ended(run, name) {
   if (run.status !== "cancelled" && store.view === "make") store.news = run.run_id;
-  if (run.status === "completed") {
-    if (run.outcome !== "cached") remember(run);
-    refreshRun(run.run_id).then(() => say(t("say.done", { name, n: store.outputsOf(run.run_id).length })));
-  }
+  if (run.status === "completed") refreshRun(run.run_id).then(() => say(t("say.done", { name, n: store.outputsOf(run.run_id).length })));
   if (run.status === "error") { refreshRun(run.run_id); say(t("say.failed", { name, message: errorText(run.error) })); }
   if (run.status === "cancelled") say(t("say.cancelled", { name }));
 }
