@@ -126,6 +126,10 @@ func (s *Studio) promptRun(ctx context.Context, req PromptRequest) (*Run, []Blob
 	return run, []Blob{prompt, launched}, nil
 }
 
+// promptRunPrefix is before the prompt id in the id of a run of a ready-made
+// graph.
+const promptRunPrefix = "proxy_"
+
 // RunOfPrompt is the id of the run of a ready-made graph; empty when prompt is
 // no canonical UUID.
 func RunOfPrompt(prompt PromptID) RunID {
@@ -133,13 +137,13 @@ func RunOfPrompt(prompt PromptID) RunID {
 	if err != nil || id.String() != string(prompt) {
 		return ""
 	}
-	return RunID("run_" + hex.EncodeToString(id[:]))
+	return RunID(promptRunPrefix + hex.EncodeToString(id[:]))
 }
 
 // PromptOfRun is the prompt id of which RunOfPrompt makes run; empty when
 // there is none.
 func PromptOfRun(run RunID) PromptID {
-	digits, ok := strings.CutPrefix(string(run), "run_")
+	digits, ok := strings.CutPrefix(string(run), promptRunPrefix)
 	raw, err := hex.DecodeString(digits)
 	if !ok || err != nil || len(raw) != len(uuid.UUID{}) {
 		return ""

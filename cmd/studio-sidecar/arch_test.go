@@ -28,10 +28,10 @@ var imports = map[string]map[string]string{
 		"github.com/fsnotify/fsnotify": "tells of changed folders",
 	},
 	"sidecar": {
-		"sidecar/upload":                 "the folder of the files that clients send",
-		"manifest":                       "contracts, inputs and graphs are its vocabulary",
-		"github.com/google/uuid":         "run and prompt ids",
-		"golang.org/x/sync/errgroup":     "owns the goroutines that follow runs",
+		"sidecar/upload":             "the folder of the files that clients send",
+		"manifest":                   "contracts, inputs and graphs are its vocabulary",
+		"github.com/google/uuid":     "run and prompt ids",
+		"golang.org/x/sync/errgroup": "owns the goroutines that follow runs",
 	},
 	"sidecar/artifact": {
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
@@ -71,8 +71,9 @@ var imports = map[string]map[string]string{
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
 	},
 	"sidecar/protocol": {
-		"manifest": "declared outputs",
-		"sidecar":  "runs, and what a backend says of them",
+		"github.com/google/uuid": "prompt ids in artifact ids",
+		"manifest":               "declared outputs",
+		"sidecar":                "runs, and what a backend says of them",
 	},
 	"sidecar/worker": {
 		"manifest":                   "remarks on a run",

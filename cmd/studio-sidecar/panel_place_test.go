@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,8 @@ type door struct {
 
 	mu      sync.Mutex
 	outside []string
-	shut    chan struct{} // what is passed on waits for it, where it is not nil
+	held    []string // ends of paths that wait for shut
+	shut    chan struct{}
 }
 
 func openDoor(t *testing.T, to string, strip bool) *door {
@@ -60,12 +62,19 @@ func openDoor(t *testing.T, to string, strip bool) *door {
 	return d
 }
 
-// wait holds back what asks for contracts and outputs while the door is shut.
+// hold lets requests to such paths wait until open is called.
+func (d *door) hold(ends ...string) (open func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held, d.shut = ends, make(chan struct{})
+	return sync.OnceFunc(func() { close(d.shut) })
+}
+
 func (d *door) wait(r *http.Request) {
 	d.mu.Lock()
-	shut := d.shut
+	held, shut := d.held, d.shut
 	d.mu.Unlock()
-	if shut == nil || !strings.HasSuffix(r.URL.Path, "/contracts") && !strings.HasSuffix(r.URL.Path, "/gallery") {
+	if !slices.ContainsFunc(held, func(end string) bool { return strings.HasSuffix(r.URL.Path, end) }) {
 		return
 	}
 	select {
@@ -130,18 +139,37 @@ func inFrame(t *testing.T, browser context.Context) {
 func firstPaint(t *testing.T, browser context.Context) {
 	s := startStage(t, prefixed)
 	d := openDoor(t, s.url, true)
-	d.shut = make(chan struct{})
+	open := d.hold("/contracts", "/gallery")
+	defer open()
 	p := openTab(t, browser, d.URL+"/x/", "ui/", 1400, 900)
 	p.until("the form has places", `document.querySelectorAll("run-form .ghost").length > 2 && document.querySelector(".picker .name").textContent === "Reading the contracts…"`)
 	p.until("so have stage and gallery", `document.querySelector("run-stage .ghost") && document.querySelectorAll("output-gallery .ghost").length > 2`)
 	p.until("Run is there, and waits", `document.querySelector("run-bar .is-main").disabled`)
 	before := p.text(`document.querySelector("run-bar .is-main").getBoundingClientRect().top`)
-	close(d.shut)
+	open()
 	p.ready()
 	p.until("the places are taken", `!document.querySelector(".ghost") && document.querySelector(".place") && document.querySelector("output-gallery .empty:not([hidden])")`)
 	if after := p.text(`document.querySelector("run-bar .is-main").getBoundingClientRect().top`); after != before {
 		t.Errorf("Run moved from %s to %s", before, after)
 	}
+}
+
+// beforeStream runs while the stream of events is still on its way: none of
+// them reaches the page.
+func beforeStream(t *testing.T, browser context.Context) {
+	s := startStage(t, prefixed)
+	d := openDoor(t, s.url, true)
+	open := d.hold("/events")
+	defer open()
+	p := openTab(t, browser, d.URL+"/x/", "ui/", 1400, 900)
+	p.ready()
+	p.runSmall()
+	eventually(t, patience, "the run is done", func() bool {
+		return p.text(`fetch("/x/y/runs").then((a) => a.json()).then((a) => a.runs[0]?.status)`) == "completed"
+	})
+	p.until("the page has not heard of it", `document.querySelector(".job")`)
+	open()
+	p.finished()
 }
 
 // widths looks at all sizes, tabs and both themes with a run, a picture and a

@@ -35,6 +35,7 @@ func TestPanel(t *testing.T) {
 		{"works_under_a_prefix", underPrefix},
 		{"is_a_sidebar_in_a_frame", inFrame},
 		{"first_paint_keeps_places", firstPaint},
+		{"nothing_is_lost_before_the_stream_opens", beforeStream},
 		{"no_width_overflows_in_either_theme", widths},
 	}
 	for _, s := range stories {
@@ -78,12 +79,14 @@ func paintByKeyboard(t *testing.T, browser context.Context) {
 	p.until("the preview is on the stage", `document.querySelector(".is-live > img:not([hidden])")?.naturalWidth > 0`)
 	p.until("the preview is in the gallery", `document.querySelector(".tile.is-pending .pic:not([hidden])")?.naturalWidth > 0`)
 	p.until("readers hear how far it is", `document.querySelector('.job [role="progressbar"]').ariaValueNow > 50`)
+	p.until("it has taken long enough to be worth a forecast", `performance.now() - (window.since ??= performance.now()) > 600`)
 	p.until("the title says how far it is", `/^\d+ % – demo/.test(document.title)`)
 	s.fake.Release()
 
 	p.finished()
 	p.until("it is what was asked for", `document.querySelector(".stage .zoomable img").naturalWidth === 96 && document.querySelector(".under .title").textContent === "a sea at noon"`)
 	p.until("the title is quiet again", `document.title === "demo – Studio"`)
+	p.until("the next one has a forecast", `/^1 picture · about /.test(document.querySelector(".picker .what").textContent)`)
 	tabTo(".tile .open")
 	p.press("\r")
 	p.until("the viewer opens", `document.querySelector("dialog.viewer[open] .pan img")?.naturalWidth === 96`)

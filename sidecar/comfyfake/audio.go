@@ -20,10 +20,9 @@ func audioClasses(g Generation) []*class {
 	more := either(g, []any{"advanced", true}, nil)
 	return []*class{
 		{name: "EmptyAudio", display: "Empty Audio", category: "audio", module: "comfy_extras.nodes_audio", schema: newer, aliases: []string{"blank audio"}, method: either(g, "", "create_empty_audio"),
-			required: []input{{name: "duration", kind: "FLOAT", options: obj(either(g, []any{"tooltip", durationTip, "default", 60.0, "min", 0.0, "max", uint64(math.MaxUint64), "step", 0.01},
-				[]any{"default", 60.0, "min", 0.0, "max", uint64(math.MaxUint64), "step", 0.01, "tooltip", durationTip})...)},
-				{name: "sample_rate", kind: "INT", options: obj(append([]any{"default", 44100, "tooltip", "Sample rate of the empty audio clip."}, limits...)...)},
-				{name: "channels", kind: "INT", options: obj(append([]any{"default", 2, "min", 1, "max", 2, "tooltip", "Number of audio channels (1 for mono, 2 for stereo)."}, more...)...)}},
+			required: []input{{name: "duration", kind: "FLOAT", options: obj("default", 60.0, "min", 0.0, "max", uint64(math.MaxUint64), "step", 0.01)},
+				{name: "sample_rate", kind: "INT", options: obj(append([]any{"default", 44100}, limits...)...)},
+				{name: "channels", kind: "INT", options: obj(append([]any{"default", 2, "min", 1, "max", 2}, more...)...)}},
 			outputs: []string{"AUDIO"}, outputNames: []string{"AUDIO"}, outputTips: []any{nil}, run: runEmptyAudio},
 		{name: "SaveAudio", display: either(g, "Save Audio (FLAC) (DEPRECATED)", "Save Audio (FLAC)"), category: "audio", module: "comfy_extras.nodes_audio",
 			schema: newer, aliases: []string{"export flac"}, essentials: "Audio", method: either(g, "", "save_flac"), outputTips: []any{nil},
@@ -59,8 +58,6 @@ func runTone(c *call) (result, error) {
 	}
 	return one(out), nil
 }
-
-const durationTip = "Duration of the empty audio clip in seconds"
 
 // maxSamples bounds the memory of one sound.
 const maxSamples = 1 << 24

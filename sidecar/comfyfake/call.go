@@ -151,12 +151,17 @@ func (c *call) number(name string) float64 {
 	return f
 }
 
-// printed is current_inputs of an execution_error: each value as Python
-// prints it, in a list.
+// printed is current_inputs of an execution_error: each value in a list, what
+// is more than a number, a text or nothing as Python prints it.
 func (c *call) printed() *object {
 	o := obj()
 	for _, name := range c.names {
-		o.set(name, []string{printValue(c.inputs[name])})
+		switch v := c.inputs[name].(type) {
+		case nil, bool, int, json.Number:
+			o.set(name, []any{v})
+		default:
+			o.set(name, []any{printValue(v)})
+		}
 	}
 	return o
 }

@@ -6,28 +6,25 @@ type video struct {
 	fps    float64
 }
 
+// videoClasses are without the tooltips of the real ones.
 func videoClasses(g Generation) []*class {
 	const module = "comfy_extras.nodes_video"
 	prefix := func(folder string) input {
 		return input{name: "filename_prefix", kind: "STRING", options: obj("default", folder, "multiline", false)}
 	}
 	category := either(g, "video", "image/video")
-	webm := []input{{name: "images", kind: "IMAGE", options: either(g, obj("tooltip", "RGBA images are saved with their alpha channel as transparency (vp9 codec only)."), obj())},
+	webm := []input{{name: "images", kind: "IMAGE", options: obj()},
 		prefix("ComfyUI"), {name: "codec", schema: true, choices: words("vp9", "av1"), options: obj()},
 		{name: "fps", kind: "FLOAT", options: obj("default", 24.0, "min", 0.01, "max", 1000.0, "step", 0.01)},
-		{name: "crf", kind: "FLOAT", options: obj("tooltip", "Higher crf means lower quality with a smaller file size, lower crf means higher quality higher filesize.",
-			"default", 32.0, "min", 0, "max", 63.0, "step", 1)}}
+		{name: "crf", kind: "FLOAT", options: obj("default", 32.0, "min", 0, "max", 63.0, "step", 1)}}
 	save := &class{name: "SaveVideo", display: "Save Video", category: category, module: module, schema: true, aliases: []string{"export video"}, essentials: "Basics",
 		about:  either(g, "Saves the input videos to your ComfyUI output directory.", about),
-		hidden: hiddenMeta(), outputNode: true, outputs: []string{"VIDEO"}, outputNames: []string{"video"}, run: runSaveVideo}
+		hidden: hiddenMeta(), outputNode: true, outputs: []string{"VIDEO"}, outputNames: []string{"video"}, outputTips: either(g, []any{nil}, nil), run: runSaveVideo}
 	save.required, save.optional = savedVideo(g)
-	if g >= V0_33_0 {
-		save.outputTips = []any{"The input video, unchanged."}
-	}
 	return []*class{
 		{name: "CreateVideo", display: "Create Video", about: "Create a video from images.", category: category, module: module, schema: true,
 			aliases: []string{"images to video"}, essentials: "Video Tools",
-			required: []input{{name: "images", kind: "IMAGE", options: obj("tooltip", "The images to create a video from.")},
+			required: []input{{name: "images", kind: "IMAGE", options: obj()},
 				{name: "fps", kind: "FLOAT", options: obj("default", 30.0, "min", 1.0, "max", 120.0, "step", 1.0)}},
 			optional: createdVideo(g), outputs: []string{"VIDEO"}, outputNames: []string{"VIDEO"}, outputTips: []any{nil}, run: runCreateVideo},
 		save,
@@ -38,11 +35,9 @@ func videoClasses(g Generation) []*class {
 }
 
 func createdVideo(g Generation) []input {
-	list := []input{{name: "audio", kind: "AUDIO", options: obj("tooltip", "The audio to add to the video.")}}
+	list := []input{{name: "audio", kind: "AUDIO", options: obj()}}
 	if g >= V0_33_0 {
-		list = append(list, input{name: "bit_depth", kind: "INT", options: obj("tooltip",
-			"Bit depth of the created video. 10-bit keeps smoother gradients with less banding, but some players and downstream nodes may not support it.",
-			"default", 8, "min", 8, "max", 10, "step", 2, "display", "number")})
+		list = append(list, input{name: "bit_depth", kind: "INT", options: obj("default", 8, "min", 8, "max", 10, "step", 2, "display", "number")})
 	}
 	return list
 }
@@ -51,12 +46,12 @@ func createdVideo(g Generation) []input {
 // in the format and still takes it beside; of the nested ones only the keys
 // are told here.
 func savedVideo(g Generation) (required, optional []input) {
-	required = []input{{name: "video", kind: "VIDEO", options: obj("tooltip", "The video to save.")},
+	required = []input{{name: "video", kind: "VIDEO", options: obj()},
 		{name: "filename_prefix", kind: "STRING", options: obj("tooltip", prefixTip, "default", "video/ComfyUI", "multiline", false)}}
 	if g < V0_33_0 {
 		return append(required,
-			input{name: "format", schema: true, choices: words("auto", "mp4"), options: obj("tooltip", "The format to save the video as.", "default", "auto")},
-			input{name: "codec", schema: true, choices: words("auto", "h264"), options: obj("tooltip", "The codec to use for the video.", "default", "auto")}), nil
+			input{name: "format", schema: true, choices: words("auto", "mp4"), options: obj("default", "auto")},
+			input{name: "codec", schema: true, choices: words("auto", "h264"), options: obj("default", "auto")}), nil
 	}
 	return append(required, nested("format", "auto", "mp4", "mkv", "webm")), []input{nested("codec", "auto", "h264", "av1")}
 }

@@ -78,7 +78,7 @@ func TestVideo(t *testing.T) {
 		within(t, comfyfake.Options{}, func(g *rig) {
 			g.submit(idA, "a", saveWEBM("h264"))
 			synctest.Wait()
-			if h := g.get("/history/" + idA); !strings.Contains(h.Body, `"exception_message": "'h264'\n", "exception_type": "KeyError"`) {
+			if h := g.get("/history/" + idA); !strings.Contains(h.Body, `"exception_message": "'h264'\n", "exception_type": "KeyError"`) || !strings.Contains(h.Body, `"codec": ["h264"], "fps": [8.0]`) {
 				g.t.Errorf("the older has %s", h.Body)
 			}
 		})
@@ -131,14 +131,15 @@ func TestAudio(t *testing.T) {
 	})
 }
 
-// TestSchemaInfo holds what classes declared by schema tell to recordings.
+// TestSchemaInfo holds what classes declared by schema tell to recordings, of
+// which the tooltips were left out.
 func TestSchemaInfo(t *testing.T) {
 	for _, c := range []struct {
 		gen         comfyfake.Generation
 		class, want string
 	}{
-		{comfyfake.V0_3_64, "SaveVideo", `{"SaveVideo": {"input": {"required": {"video": ["VIDEO", {"tooltip": "The video to save."}], "filename_prefix": ["STRING", {"tooltip": "The prefix for the file to save. This may include formatting information such as %date:yyyy-MM-dd% or %Empty Latent Image.width% to include values from nodes.", "default": "video/ComfyUI", "multiline": false}], "format": ["COMBO", {"tooltip": "The format to save the video as.", "default": "auto", "multiselect": false, "options": ["auto", "mp4"]}], "codec": ["COMBO", {"tooltip": "The codec to use for the video.", "default": "auto", "multiselect": false, "options": ["auto", "h264"]}]}, "hidden": {"prompt": ["PROMPT"], "extra_pnginfo": ["EXTRA_PNGINFO"]}}, "input_order": {"required": ["video", "filename_prefix", "format", "codec"], "hidden": ["prompt", "extra_pnginfo"]}, "output": [], "output_is_list": [], "output_name": [], "output_tooltips": [], "name": "SaveVideo", "display_name": "Save Video", "description": "Saves the input images to your ComfyUI output directory.", "python_module": "comfy_extras.nodes_video", "category": "image/video", "output_node": true, "deprecated": false, "experimental": false, "api_node": false}}`},
-		{comfyfake.V0_33_0, "CreateVideo", `{"CreateVideo": {"input": {"required": {"images": ["IMAGE", {"tooltip": "The images to create a video from."}], "fps": ["FLOAT", {"default": 30.0, "min": 1.0, "max": 120.0, "step": 1.0}]}, "optional": {"audio": ["AUDIO", {"tooltip": "The audio to add to the video."}], "bit_depth": ["INT", {"tooltip": "Bit depth of the created video. 10-bit keeps smoother gradients with less banding, but some players and downstream nodes may not support it.", "default": 8, "min": 8, "max": 10, "step": 2, "display": "number"}]}}, "input_order": {"required": ["images", "fps"], "optional": ["audio", "bit_depth"]}, "is_input_list": false, "output": ["VIDEO"], "output_is_list": [false], "output_name": ["VIDEO"], "output_tooltips": [null], "output_matchtypes": null, "name": "CreateVideo", "display_name": "Create Video", "description": "Create a video from images.", "python_module": "comfy_extras.nodes_video", "category": "video", "output_node": false, "deprecated": false, "experimental": false, "dev_only": false, "api_node": false, "price_badge": null, "search_aliases": ["images to video"], "essentials_category": "Video Tools", "has_intermediate_output": false}}`},
+		{comfyfake.V0_3_64, "SaveVideo", `{"SaveVideo": {"input": {"required": {"video": ["VIDEO", {}], "filename_prefix": ["STRING", {"tooltip": "The prefix for the file to save. This may include formatting information such as %date:yyyy-MM-dd% or %Empty Latent Image.width% to include values from nodes.", "default": "video/ComfyUI", "multiline": false}], "format": ["COMBO", {"default": "auto", "multiselect": false, "options": ["auto", "mp4"]}], "codec": ["COMBO", {"default": "auto", "multiselect": false, "options": ["auto", "h264"]}]}, "hidden": {"prompt": ["PROMPT"], "extra_pnginfo": ["EXTRA_PNGINFO"]}}, "input_order": {"required": ["video", "filename_prefix", "format", "codec"], "hidden": ["prompt", "extra_pnginfo"]}, "output": [], "output_is_list": [], "output_name": [], "output_tooltips": [], "name": "SaveVideo", "display_name": "Save Video", "description": "Saves the input images to your ComfyUI output directory.", "python_module": "comfy_extras.nodes_video", "category": "image/video", "output_node": true, "deprecated": false, "experimental": false, "api_node": false}}`},
+		{comfyfake.V0_33_0, "CreateVideo", `{"CreateVideo": {"input": {"required": {"images": ["IMAGE", {}], "fps": ["FLOAT", {"default": 30.0, "min": 1.0, "max": 120.0, "step": 1.0}]}, "optional": {"audio": ["AUDIO", {}], "bit_depth": ["INT", {"default": 8, "min": 8, "max": 10, "step": 2, "display": "number"}]}}, "input_order": {"required": ["images", "fps"], "optional": ["audio", "bit_depth"]}, "is_input_list": false, "output": ["VIDEO"], "output_is_list": [false], "output_name": ["VIDEO"], "output_tooltips": [null], "output_matchtypes": null, "name": "CreateVideo", "display_name": "Create Video", "description": "Create a video from images.", "python_module": "comfy_extras.nodes_video", "category": "video", "output_node": false, "deprecated": false, "experimental": false, "dev_only": false, "api_node": false, "price_badge": null, "search_aliases": ["images to video"], "essentials_category": "Video Tools", "has_intermediate_output": false}}`},
 	} {
 		t.Run(c.gen.String()+"/"+c.class, func(t *testing.T) {
 			within(t, comfyfake.Options{Generation: c.gen}, func(g *rig) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
@@ -182,11 +184,11 @@ func artifactID(prompt sidecar.PromptID, i, k int) string {
 func RunOfArtifact(id string) sidecar.RunID {
 	digits, ok := strings.CutPrefix(id, "artifact_")
 	digits, _, _ = strings.Cut(digits, "_")
-	run := sidecar.RunID("run_" + digits)
-	if !ok || sidecar.PromptOfRun(run) == "" {
+	prompt, err := uuid.Parse(digits)
+	if !ok || err != nil {
 		return ""
 	}
-	return run
+	return sidecar.RunOfPrompt(sidecar.PromptID(prompt.String()))
 }
 
 // Encode writes JSON without the escapes that only HTML needs.
