@@ -1,7 +1,6 @@
 package routes_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -366,31 +365,25 @@ func (d *described) eventKinds(path string) map[string]string {
 func TestEventsAreAsDocumented(t *testing.T) {
 	r := start(t)
 	d := describe(t, r)
-	req, err := http.NewRequestWithContext(t.Context(), "GET", r.server.URL+"/events", http.NoBody)
-	must(t, err)
-	req.Header.Set("X-ComfyGit-Studio-Session", "anna")
-	resp, err := r.server.Client().Do(req)
-	must(t, err)
-	defer func() { must(t, resp.Body.Close()) }()
+	stream := r.listen("/events")
 	kinds := d.eventKinds("/events")
 	r.ask("POST", runPath, `{}`)
 	told := map[string]bool{}
-	lines, kind := bufio.NewScanner(resp.Body), ""
-	for !told["run_completed"] && lines.Scan() {
-		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
-			kind = name
-		}
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+	for !told["run_completed"] {
+		m, ok := stream.next()
 		if !ok {
+			t.Fatalf("the stream ended after %v", told)
+		}
+		if m.Name == "" {
 			continue
 		}
-		told[kind] = true
-		schema := d.model.Components.Schemas.GetOrZero(kinds[kind])
+		told[m.Name] = true
+		schema := d.model.Components.Schemas.GetOrZero(kinds[m.Name])
 		if schema == nil {
-			t.Fatalf("the document does not know the event %q", kind)
+			t.Fatalf("the document does not know the event %q", m.Name)
 		}
-		if ok, faults := schema_validation.NewSchemaValidator().ValidateSchemaString(schema.Schema(), data); !ok {
-			t.Errorf("%s %s: %v", kind, data, faults)
+		if ok, faults := schema_validation.NewSchemaValidator().ValidateSchemaString(schema.Schema(), m.Data); !ok {
+			t.Errorf("%s %s: %v", m.Name, m.Data, faults)
 		}
 	}
 	for _, want := range []string{"run_started", "node_started", "progress", "run_output_completed", "run_completed"} {

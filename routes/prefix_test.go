@@ -1,7 +1,6 @@
 package routes_test
 
 import (
-	"bufio"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -140,22 +139,12 @@ func TestAddressesThroughEveryWay(t *testing.T) {
 // A stream tells no address that lacks the prefix.
 func TestStreamsCarryThePrefix(t *testing.T) {
 	r := start(t, mounted)
-	req, err := http.NewRequestWithContext(t.Context(), "GET", r.server.URL+apiPrefix+"/events", http.NoBody)
-	must(t, err)
-	req.Header.Set("X-ComfyGit-Studio-Session", "anna")
-	resp, err := r.server.Client().Do(req)
-	must(t, err)
-	defer func() { must(t, resp.Body.Close()) }()
+	stream := r.listen(apiPrefix + "/events")
 	r.ask("POST", "/contracts/solid/preview/run", `{}`)
-	lines, ended := bufio.NewScanner(resp.Body), false
-	for !ended && lines.Scan() {
-		for _, address := range unprefixed(reply{body: lines.Bytes()}) {
-			t.Error(address)
+	for _, m := range stream.until("run_completed") {
+		for _, address := range unprefixed(reply{body: []byte(m.Data)}) {
+			t.Errorf("%s gives %s", m.Name, address)
 		}
-		ended = lines.Text() == "event: run_completed"
-	}
-	if !ended {
-		t.Error("the stream ended early")
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -69,4 +70,15 @@ func (f *accessFlags) proxies() ([]netip.Prefix, error) {
 		out = append(out, prefix.Masked())
 	}
 	return out, nil
+}
+
+// tokenFlag lets a command into a sidecar that asks for a token.
+type tokenFlag struct {
+	Token string `placeholder:"TOKEN" env:"STUDIO_SIDECAR_TOKEN" help:"The sidecar's token; better in the variable."`
+}
+
+func (f *tokenFlag) show(req *http.Request) {
+	if f.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+f.Token)
+	}
 }

@@ -78,6 +78,12 @@ func TestTokenAndLaunchSecret(t *testing.T) {
 	if got := ask(bearer...); got != http.StatusOK {
 		t.Errorf("with the token: %d", got)
 	}
+	for want, given := range map[int]string{exitFailed: "", exitOK: "0123456789"} {
+		var out, problem strings.Builder
+		if code := run(t.Context(), []string{"health", "--url", p.url, "--token", given}, &out, &problem); code != want {
+			t.Errorf("health with the token %q: %d %s", given, code, problem.String())
+		}
+	}
 	hop := append([]string{"X-Forwarded-Host", "studio.example"}, bearer...)
 	if got := ask(append(hop, "X-Studio-Launch-Secret", "s3cret-of-the-launcher", "Origin", "http://studio.example")...); got != http.StatusOK {
 		t.Errorf("through the launcher: %d", got)

@@ -78,6 +78,7 @@ func (c *digestCmd) Run(line *cli, con console) error {
 }
 
 type healthCmd struct {
+	tokenFlag
 	URL          string        `name:"url" default:"http://127.0.0.1:8190" env:"STUDIO_SIDECAR_URL" help:"The sidecar's address, with its prefix."`
 	ExpectDigest string        `name:"expect-digest" placeholder:"DIGEST" env:"STUDIO_SIDECAR_EXPECT_DIGEST" help:"Fail unless the contract digest is this one."`
 	Timeout      time.Duration `default:"5s" env:"STUDIO_SIDECAR_TIMEOUT" help:"How long to wait for an answer."`
@@ -129,6 +130,7 @@ func (c *healthCmd) ask(con console) ([]byte, healthAnswer, error) {
 	if err != nil {
 		return nil, answer, &usageError{[]string{fmt.Sprintf("--url (STUDIO_SIDECAR_URL): %v", err)}}
 	}
+	c.show(req)
 	client := http.Client{Timeout: c.Timeout}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 type remote struct {
 	base    string
 	session string
+	token   tokenFlag
 }
 
 // refusal is a sidecar's error answer.
@@ -52,6 +53,7 @@ func (r *remote) do(ctx context.Context, method, url string, body io.Reader, hea
 		return nil, &usageError{[]string{fmt.Sprintf("--url (STUDIO_SIDECAR_URL): %v", err)}}
 	}
 	req.Header.Set("X-ComfyGit-Studio-Session", r.session)
+	r.token.show(req)
 	for name, value := range header {
 		req.Header.Set(name, value)
 	}

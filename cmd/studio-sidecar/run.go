@@ -24,6 +24,7 @@ const (
 )
 
 type runCmd struct {
+	tokenFlag
 	Contract string   `arg:"" placeholder:"WORKFLOW[/CONTRACT]" help:"What to run; the contract is default unless named."`
 	Input    []string `short:"i" sep:"none" placeholder:"NAME=VALUE" env:"STUDIO_SIDECAR_INPUT" help:"Set an input; NAME=@FILE gives a picture, video, sound or file."`
 	Inputs   string   `placeholder:"FILE" env:"STUDIO_SIDECAR_INPUTS" help:"Read inputs from a JSON object in a file; - is standard input."`
@@ -83,7 +84,7 @@ func (c *runCmd) runAt(ctx context.Context, base string, con console) error {
 	if at := strings.LastIndex(c.Contract, "/"); at > 0 {
 		workflow, contract = c.Contract[:at], c.Contract[at+1:]
 	}
-	remote := &remote{base: strings.TrimRight(base, "/"), session: "cli_" + strings.ToLower(rand.Text())}
+	remote := &remote{base: strings.TrimRight(base, "/"), session: "cli_" + strings.ToLower(rand.Text()), token: c.tokenFlag}
 	id, err := c.launch(ctx, remote, workflow, contract)
 	var refused *refusal
 	switch {

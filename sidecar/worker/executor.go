@@ -94,13 +94,13 @@ func New(o Options) *Executor {
 func (e *Executor) Close() { e.http.close() }
 
 // await puts questions about a prompt off: a callback is to come.
-func (e *Executor) await(prompt sidecar.PromptID, seen sidecar.Sighting) {
+func (e *Executor) await(prompt sidecar.PromptID, seen sidecar.Sighting, patience time.Duration) {
 	if e.opts.CallbackURL == "" {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.quiet[prompt] = rest{until: time.Now().Add(e.opts.Patience), seen: seen}
+	e.quiet[prompt] = rest{until: time.Now().Add(patience), seen: seen}
 }
 
 // resting is what was seen of a prompt whose callback is waited for.

@@ -13,6 +13,9 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
+// lessPatient: once a callback stayed away, the worker is asked more often.
+const lessPatient = 3
+
 // Look asks a worker for a run. While a callback is waited for, it says what
 // it saw last.
 func (e *Executor) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
@@ -27,7 +30,7 @@ func (e *Executor) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 		return sidecar.Sighting{}, fmt.Errorf("look for prompt %s: %w", job.Prompt, err)
 	}
 	if seen.Place == sidecar.PlaceQueued || seen.Place == sidecar.PlaceExecuting {
-		e.await(job.Prompt, seen)
+		e.await(job.Prompt, seen, e.opts.Patience/lessPatient)
 	}
 	return seen, nil
 }

@@ -165,7 +165,7 @@ func (e *Executor) accepted(job sidecar.Job, a answer) (sidecar.Acceptance, erro
 		return sidecar.Acceptance{}, &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("submit %s: %w", job.Run, err)}
 	}
 	e.heard(yes.EnvironmentRef)
-	e.await(yes.PromptID, sidecar.Sighting{Place: sidecar.PlaceQueued})
+	e.await(yes.PromptID, sidecar.Sighting{Place: sidecar.PlaceQueued}, e.opts.Patience)
 	return sidecar.Acceptance{PromptID: yes.PromptID, Issues: joinLists(yes.Warnings, e.mismatch(job))}, nil
 }
 

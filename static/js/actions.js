@@ -27,6 +27,7 @@ async function launchOnce(contract, inputs) {
   store.putRun({ workflow: contract.workflow, contract: contract.contract, status: "submitted", phase: "queued", prompt_id, createdAt: new Date().toISOString(), ...known, run_id, inputs });
   store.putItems(gallery_items ?? []);
   store.look({ follow: true });
+  if (!known) refreshRun(run_id);   // its events may have come before the stream was open
 }
 
 // again runs a contract with the inputs of an earlier run, which may be known by its events only.

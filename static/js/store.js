@@ -105,7 +105,7 @@ class Store extends EventTarget {
   hide(id, on) { this.hidden[on ? "add" : "delete"](String(id)); this.change("items", "show"); }
 
   // ── what the stage shows ──
-  look(show) { this.show = { follow: false, run: null, item: null, ...show }; this.news = ""; this.change("show", "view"); }
+  look(show) { this.show = { follow: false, run: null, item: null, ...show }; this.change("show"); }
   setView(view) {
     this.view = view;
     if (view !== "make") this.news = "";
