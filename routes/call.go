@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -164,13 +166,39 @@ func (c *call) json(status int, body []byte) {
 // body writes a whole answer; a HEAD gets its length alone.
 func (c *call) body(status int, body []byte) {
 	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	c.w.WriteHeader(status)
 	if c.r.Method == http.MethodHead {
-		return
+		body = nil
 	}
-	if _, err := c.w.Write(body); err != nil {
+	if err := c.send(status, body); err != nil {
 		c.log.Debug("the client left", "err", err, "request_id", c.id)
 	}
+}
+
+// send gives each part its time, so that a client that stops reading is given
+// up, and one that is slow is not.
+func (c *call) send(status int, body []byte) error {
+	if err := c.allow(chunkLimit); err != nil {
+		return err
+	}
+	c.w.WriteHeader(status)
+	for part := range slices.Chunk(body, chunk) {
+		if err := c.allow(chunkLimit); err != nil {
+			return err
+		}
+		if _, err := c.w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allow gives the next write its time.
+func (c *call) allow(limit time.Duration) error {
+	err := c.control().SetWriteDeadline(time.Now().Add(limit))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("set the write deadline: %w", err)
+	}
+	return nil
 }
 
 // path is a variable of the route, unescaped once.

@@ -70,6 +70,9 @@ func (s *Studio) Changed() <-chan struct{} { return s.store.Changed() }
 // Version grows with every committed change of what a scope shows.
 func (s *Studio) Version(scope Scope) int64 { return s.store.Version(scope) }
 
+// Trouble is why nothing can be stored just now; nil when all is well.
+func (s *Studio) Trouble() error { return s.store.Trouble() }
+
 // sessionSet remembers which sessions are stored, so that a read does not
 // write each time.
 type sessionSet struct {

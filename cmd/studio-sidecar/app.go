@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -67,6 +68,10 @@ func (a *app) open(ctx context.Context) (err error) {
 	a.store, err = sqlite.Open(ctx, sqlite.Options{Path: dbPath, Ephemeral: cfg.State == "ephemeral", Logger: cfg.log})
 	if err != nil {
 		return err
+	}
+	if cfg.State == "ephemeral" && cfg.ArtifactDir == "" {
+		// What no gallery names after the end goes with the store's own folder.
+		artifactPath = filepath.Join(filepath.Dir(a.store.Path()), "artifacts")
 	}
 	if a.artifacts, err = artifact.Open(artifactPath); err != nil {
 		return err

@@ -99,6 +99,9 @@ func startStage(t *testing.T, change ...func(*serveFlags)) *stage {
 	ended := make(chan error, 1)
 	go func() { ended <- a.run(ctx, l) }()
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("ComfyUI is idle: %v", idle(t, context.Background(), comfy))
+		}
 		stop()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("the sidecar ended: %v", err)
@@ -114,12 +117,12 @@ func (s *stage) pause() {
 	s.fake.Hold()
 }
 
-// idle tells whether ComfyUI has nothing to do.
-func (s *stage) idle() bool {
-	s.t.Helper()
-	body, err := call(s.t.Context(), http.MethodGet, s.api+"/queue", "")
+// idle tells whether a ComfyUI has nothing to do.
+func idle(t *testing.T, ctx context.Context, comfy string) bool {
+	t.Helper()
+	body, err := call(ctx, http.MethodGet, comfy+"/queue", "")
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer body.Close()
 	var queue struct {
@@ -127,7 +130,7 @@ func (s *stage) idle() bool {
 		Pending []any `json:"queue_pending"`
 	}
 	if err := json.NewDecoder(body).Decode(&queue); err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return len(queue.Running)+len(queue.Pending) == 0
 }
@@ -228,12 +231,18 @@ func (p *tab) judge() {
 		p.t.Error(f)
 	}
 	if p.t.Failed() {
-		ctx, stop := context.WithTimeout(p.ctx, time.Second)
+		ctx, stop := context.WithTimeout(p.ctx, 5*time.Second)
 		defer stop()
-		words, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
+		words, err := chromedp.Run(ctx, chromedp.Evaluate[string](diagnosis, chromedp.EvalAwaitPromise))
 		p.t.Logf("the page says (%v):\n%s", err, words)
 	}
 }
+
+// diagnosis is what the page shows, and what its server says meanwhile.
+const diagnosis = `(async () => {
+	const { apiBase } = JSON.parse(document.querySelector('meta[name="studio-config"]').content);
+	return document.body.innerText + "\n" + await (await fetch(apiBase + "/runs")).text();
+})()`
 
 func (p *tab) do(action chromedp.Action[chromedp.Void]) {
 	p.t.Helper()

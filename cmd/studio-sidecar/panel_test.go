@@ -148,7 +148,7 @@ func queueAndCancel(t *testing.T, browser context.Context) {
 	p.until("the first is gone", `!document.querySelector(".job") && document.querySelectorAll(".toast").length === 2`)
 	p.until("nothing is left to see", `!document.querySelector(".tile") && document.querySelector(".place")`)
 	eventually(t, patience, "ComfyUI is free", func() bool {
-		return p.text(`fetch("/runs?active=true").then((a) => a.json()).then((a) => a.runs.length)`) == "0" && s.idle()
+		return p.text(`fetch("/runs?active=true").then((a) => a.json()).then((a) => a.runs.length)`) == "0" && idle(t, t.Context(), s.api)
 	})
 	s.fake.Release()
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // remote is a sidecar that is spoken to over HTTP.
@@ -223,19 +224,57 @@ func (r *remote) state(ctx context.Context, id string) (*outcome, error) {
 	return &outcome{RunID: id, Status: doc.Run.Status, Outcome: doc.Run.Outcome, Message: doc.Run.Error, items: doc.Items}, nil
 }
 
-// follow reads the run's events until it has ended, and shows its progress.
+// ended reports whether there is nothing more to wait for.
+func (o *outcome) ended() bool {
+	return o.Status == "completed" || o.Status == "error" || o.Status == "cancelled"
+}
+
+const (
+	// followPause is how long a lost stream waits before it is opened again.
+	followPause = 500 * time.Millisecond
+	// followTries is how often a sidecar that does not answer is asked again:
+	// enough for its restart. The run goes on without us.
+	followTries = 60
+)
+
+// follow reads the run's events until it has ended, and shows its progress. A
+// stream that ends is not the run's end: it is opened again where it was lost.
 func (r *remote) follow(ctx context.Context, id string, show func(progressEvent)) (*outcome, error) {
-	resp, err := r.do(ctx, http.MethodGet, r.url("runs", id, "events")+"?after=0", nil, nil)
+	after := "0"
+	for tries := 0; ; tries++ {
+		heard := r.listen(ctx, id, &after, show)
+		end, err := r.state(ctx, id)
+		switch {
+		case err == nil && end.ended() || ctx.Err() != nil:
+			return end, err
+		case err == nil || heard:
+			tries = 0
+		case tries >= followTries:
+			return nil, fmt.Errorf("follow run %s, which goes on: %w", id, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followPause):
+		}
+	}
+}
+
+// listen reads the stream until it says that the run has ended, or breaks; it
+// keeps the number of the last event and reports whether any came.
+func (r *remote) listen(ctx context.Context, id string, after *string, show func(progressEvent)) (heard bool) {
+	resp, err := r.do(ctx, http.MethodGet, r.url("runs", id, "events")+"?after="+*after, nil, nil)
 	if err != nil {
-		return nil, err
+		return false
 	}
 	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, healthMax)
+	lines := bufio.NewReader(resp.Body)
 	name := ""
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ": ")
+	for {
+		line, err := lines.ReadString('\n')
+		field, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ": ")
 		switch {
+		case field == "id":
+			*after, heard = value, true
 		case field == "event":
 			name = value
 		case field == "data" && name == "progress":
@@ -244,23 +283,18 @@ func (r *remote) follow(ctx context.Context, id string, show func(progressEvent)
 				show(p)
 			}
 		case field == "data" && (name == "run_completed" || name == "run_failed" || name == "run_cancelled" || name == "reset"):
-			end, err := r.state(ctx, id)
-			if err != nil || end.Status == "completed" || end.Status == "error" || end.Status == "cancelled" {
-				return end, err
-			}
+			return true
+		}
+		if err != nil {
+			return heard
 		}
 	}
-	if err := lines.Err(); err != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("follow run %s: %w", id, err)
-	}
-	return r.state(context.WithoutCancel(ctx), id)
 }
 
 // download writes the run's files into dir.
 func (r *remote) download(ctx context.Context, end *outcome, dir string) ([]outputFile, error) {
 	files := []outputFile{}
-	taken := map[string]bool{}
-	for i, item := range end.items {
+	for _, item := range end.items {
 		file := outputFile{Name: item.Name, Type: item.Type, Text: item.Artifact.Text}
 		if item.URL != "" {
 			target, err := r.resolve(item.URL)
@@ -271,12 +305,7 @@ func (r *remote) download(ctx context.Context, end *outcome, dir string) ([]outp
 			if err != nil {
 				return files, fmt.Errorf("fetch %s: %w", item.Filename, err)
 			}
-			name := item.Filename
-			if taken[name] { // from another subfolder of ComfyUI's
-				name = fmt.Sprintf("%d_%s", i+1, name)
-			}
-			taken[name] = true
-			file.Path, err = save(resp.Body, dir, name)
+			file.Path, err = save(resp.Body, dir, item.Filename)
 			if err := errors.Join(err, resp.Body.Close()); err != nil {
 				return files, err
 			}

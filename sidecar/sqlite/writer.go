@@ -263,7 +263,8 @@ func (w *writer) rollback() {
 // publish tells of what has become true.
 func (w *writer) publish(tx *Tx) {
 	w.stats.transactions.Add(1)
-	if w.trouble.Swap(nil) != nil {
+	// A group that only read proves nothing of writing.
+	if tx.wrote && w.trouble.Swap(nil) != nil {
 		w.log.Info("the state database can be written again", "path", w.path)
 	}
 	w.tail.add(tx.records)

@@ -20,7 +20,20 @@ export class ApiError extends Error {
 
 const TIMEOUT = 30_000;
 
-export async function request(method, path, body, options = {}) {
+// Who comes without a session is given one. Requests sent together would be given one each, and
+// the last to be answered would win: so the first goes alone.
+let first = null;
+
+function afterFirst(send) {
+  if (first) return first.then(send);
+  const answer = send();
+  first = answer.then(() => {}, () => { first = null; });
+  return answer;
+}
+
+export const request = (...args) => afterFirst(() => send(...args));
+
+async function send(method, path, body, options = {}) {
   let answer, text;
   try {
     answer = await fetch(api(path), {
@@ -46,8 +59,9 @@ function parsed(text) {
 
 const part = encodeURIComponent;
 
-export const health = () => request("GET", "health");
-export const contracts = () => request("GET", "contracts");
+// these two need no session
+export const health = () => send("GET", "health");
+export const contracts = () => send("GET", "contracts");
 export const activeRuns = () => request("GET", "runs?active=true");
 export const run = (id) => request("GET", `runs/${part(id)}`);
 export const launch = (c, inputs) => request("POST", `contracts/${part(c.workflow)}/${part(c.contract)}/run`, { inputs, wait: false });

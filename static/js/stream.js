@@ -21,8 +21,7 @@ let source, lastID = "", attempt = 0, timer = 0, opens = 0;
 export function start() {
   setInterval(() => { if (store.active.length || store.link.state === "lost") store.change("clock"); }, 1000);
   addEventListener("online", tryNow);
-  refresh();
-  connect();
+  refresh().gallery.then(connect);   // with the session that this answer gave
 }
 
 // tryNow does not wait for the next attempt.
@@ -73,7 +72,11 @@ function lost() {
 // ── reading again ──
 
 export function refresh() {
-  return Promise.all([refreshContracts(false), refreshHealth(), refreshRuns(), refreshGallery()]);
+  const gallery = refreshGallery();
+  refreshContracts(false);
+  refreshHealth();
+  refreshRuns();
+  return { gallery };
 }
 
 export async function refreshHealth() {
