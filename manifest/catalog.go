@@ -29,7 +29,7 @@ type Catalog struct {
 	last     reading // what current was made of; touched by one load at a time
 
 	graphsMu sync.Mutex
-	graphs   map[string]checkedGraph
+	graphs   map[string]checkedGraph // by path, as Diagnose last found them
 }
 
 // reading is one look at pyproject.toml.
@@ -49,7 +49,6 @@ func openAt(env Environment, now func() time.Time) *Catalog {
 		now:      now,
 		digester: digester{now: now, seed: maphash.MakeSeed()},
 		git:      repository{now: now},
-		graphs:   map[string]checkedGraph{},
 	}
 	c.env.Store(&env)
 	return c
@@ -76,7 +75,9 @@ func (c *Catalog) refresh() {
 	old, now := c.last, c.now()
 	st, there := stampOf(path)
 	current := c.current.Load()
-	if current != nil && st == old.stamp && there == old.there && !st.recent(old.at) {
+	// What could not be read may be readable now, though its stamp is the same.
+	known := old.err == nil || !there
+	if current != nil && known && st == old.stamp && there == old.there && !st.recent(old.at) {
 		return
 	}
 	next := reading{stamp: st, there: there, at: now}
@@ -115,13 +116,13 @@ func readLimited(path string) ([]byte, error) {
 // load makes the next snapshot; a file that cannot be used leaves the contracts
 // of the one before.
 func (c *Catalog) load(r reading, before *Snapshot) *Snapshot {
-	next := &Snapshot{Environment: c.Environment().Name, catalog: c, LoadedAt: r.at}
+	next := &Snapshot{Environment: c.Environment().Name, catalog: c}
 	file, fault := parse(r)
 	switch {
 	case fault == nil:
 		next.content = newContent(file)
 	case before != nil && before.content != nil:
-		next.content, next.LoadedAt = before.content, before.LoadedAt
+		next.content = before.content
 	}
 	if fault != nil {
 		next.broken = fault

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 )
 
-// checkedGraph is what was found in a graph's file when it had that stamp.
+// checkedGraph is which nodes a graph's file had when it had that stamp.
 type checkedGraph struct {
-	stamp    stamp
-	fault    *Fault
-	nodes    map[string]bool
-	warnings []Warning
+	stamp stamp
+	at    time.Time
+	nodes map[string]bool
 }
 
 // Diagnose looks into every graph that a contract names, reading those again
@@ -19,43 +19,49 @@ type checkedGraph struct {
 // be used, and bindings to nodes that a graph lacks.
 func (s *Snapshot) Diagnose() []Fault {
 	faults := append([]Fault(nil), s.Faults...)
+	k := s.catalog
+	k.graphsMu.Lock()
+	defer k.graphsMu.Unlock()
+	seen := map[string]checkedGraph{}
 	for _, c := range s.Contracts() {
 		if c.Fault != nil {
 			continue
 		}
-		checked := s.checked(c)
-		if checked.fault != nil {
-			f := *checked.fault
-			f.Workflow, f.Contract = c.Workflow, c.Name
-			faults = append(faults, f)
+		graph, err := s.checked(c, seen)
+		var fault *Fault
+		if errors.As(err, &fault) {
+			faults = append(faults, *fault)
 			continue
 		}
-		faults = append(faults, unboundNodes(c, checked.nodes)...)
+		faults = append(faults, unboundNodes(c, graph.nodes)...)
 	}
+	k.graphs = seen
 	return faults
 }
 
-// checked keeps one answer per file: contracts of a workflow share their graph.
-func (s *Snapshot) checked(c *Contract) checkedGraph {
-	k := s.catalog
-	k.graphsMu.Lock()
-	defer k.graphsMu.Unlock()
-	st, there := stampOf(filepath.Join(k.Environment().Manifest, c.PromptFile))
-	key := c.Workflow + "\x00" + c.PromptFile
-	if old, ok := k.graphs[key]; ok && there && old.stamp == st {
-		return old
+// checked reads a graph's file, unless it is known to be as it was: contracts
+// of a workflow share theirs. One that cannot be used is read each time.
+func (s *Snapshot) checked(c *Contract, seen map[string]checkedGraph) (checkedGraph, error) {
+	if graph, ok := seen[c.PromptFile]; ok {
+		return graph, nil
 	}
-	checked := checkedGraph{stamp: st}
-	graph, warnings, err := s.Graph(c)
+	now := s.catalog.now()
+	st, there := stampOf(filepath.Join(s.catalog.Environment().Manifest, c.PromptFile))
+	old, ok := s.catalog.graphs[c.PromptFile]
+	if ok && there && old.stamp == st && !st.recent(old.at) {
+		seen[c.PromptFile] = old
+		return old, nil
+	}
+	graph, _, err := s.Graph(c)
 	if err != nil {
-		errors.As(err, &checked.fault)
+		return checkedGraph{}, err
 	}
-	checked.warnings, checked.nodes = warnings, map[string]bool{}
+	fresh := checkedGraph{stamp: st, at: now, nodes: map[string]bool{}}
 	for _, n := range graph.nodes {
-		checked.nodes[n.id] = true
+		fresh.nodes[n.id] = true
 	}
-	k.graphs[key] = checked
-	return checked
+	seen[c.PromptFile] = fresh
+	return fresh, nil
 }
 
 func unboundNodes(c *Contract, nodes map[string]bool) []Fault {

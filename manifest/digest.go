@@ -66,8 +66,11 @@ func (d *digester) refresh(dir string) {
 		d.tree = t
 		return
 	}
-	d.digest = d.hash(dir, t)
-	d.tree = t
+	digest, err := d.hash(dir, t)
+	if err != nil {
+		t = nil // the next question may find it readable
+	}
+	d.digest, d.tree = digest, t
 }
 
 // intact compares stamps without listing folders again.
@@ -119,9 +122,9 @@ func (d *digester) sameContent(dir string, old, now *tree) bool {
 	return true
 }
 
-func (d *digester) hash(dir string, t *tree) string {
+func (d *digester) hash(dir string, t *tree) (string, error) {
 	if len(t.files) == 0 {
-		return ""
+		return "", nil
 	}
 	h, buffer := sha256.New(), make([]byte, 256<<10)
 	for i := range t.files {
@@ -129,12 +132,12 @@ func (d *digester) hash(dir string, t *tree) string {
 		h.Write([]byte(f.path + "\x00"))
 		sum, err := d.copy(h, dir, f.path, buffer, f.stamp.recent(t.walked))
 		if err != nil {
-			return ""
+			return "", err
 		}
 		f.sum = sum
 		h.Write([]byte{0})
 	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // copy feeds a file to w and, when asked, returns a sum of its content that is
@@ -187,7 +190,10 @@ func (t *tree) enter(dir, path string) {
 	t.folders = append(t.folders, file{path: path, stamp: s})
 	entries, err := os.ReadDir(filepath.Join(dir, path))
 	if err != nil {
-		return // a folder that cannot be listed has no files, as in the reference's digest
+		// It has no files then, as in the reference's digest; but the next
+		// question may find them.
+		t.unstable = true
+		return
 	}
 	for _, e := range entries {
 		switch below := path + "/" + e.Name(); {

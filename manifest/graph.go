@@ -16,9 +16,6 @@ type node struct {
 	raw []byte
 }
 
-// NodeInfo is what a node says about itself.
-type NodeInfo struct{ ID, ClassType, Title string }
-
 // Warning is a remark on a graph's file that hinders nothing.
 type Warning struct {
 	Key     string `json:"key"`
@@ -58,24 +55,6 @@ func (g *Graph) UnmarshalJSON(raw []byte) error {
 	}
 	*g = parsed
 	return nil
-}
-
-// Len is the number of nodes.
-func (g Graph) Len() int { return len(g.nodes) }
-
-// Nodes lists the nodes in their order.
-func (g Graph) Nodes() []NodeInfo {
-	out := make([]NodeInfo, 0, len(g.nodes))
-	for _, n := range g.nodes {
-		info := NodeInfo{ID: n.id, ClassType: n.text("class_type")}
-		if _, meta, ok := find(n.raw, "_meta"); ok {
-			if _, title, ok := find(meta, "title"); ok {
-				info.Title = unquote(title)
-			}
-		}
-		out = append(out, info)
-	}
-	return out
 }
 
 func (n node) text(key string) string {

@@ -18,14 +18,6 @@ func graphOf(t testing.TB, text string) manifest.Graph {
 	return g
 }
 
-func TestNodes(t *testing.T) {
-	g := graphOf(t, `{"10": {"class_type": "A", "inputs": {}, "_meta": {"title": "Ünï"}}, "9:1": {"inputs": {}, "class_type": "B"}}`)
-	want := []manifest.NodeInfo{{ID: "10", ClassType: "A", Title: "Ünï"}, {ID: "9:1", ClassType: "B"}}
-	if diff := cmp.Diff(want, g.Nodes()); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestStampPrefixes(t *testing.T) {
 	save := func(prefix string) string {
 		return `{"2":{"class_type":"SaveImage","inputs":{"filename_prefix":` + prefix + `,"images":["1",0]}}}`

@@ -41,6 +41,7 @@ func (e *DuplicateError) Error() string {
 // It refuses what different readers understand differently: a member given
 // twice (*DuplicateError), NaN and Infinity, text after the end, and nesting
 // beyond the limit (*SyntaxError). Other JSON than an object is ErrNotObject.
+// The values are parts of raw, which must not be changed as long as they live.
 func ParseObject(raw []byte, limits Limits) (Values, error) {
 	if limits.Depth <= 0 {
 		limits.Depth = 64
@@ -55,7 +56,7 @@ func ParseObject(raw []byte, limits Limits) (Values, error) {
 	}
 	values := Values{}
 	for _, m := range members(whole) {
-		values = append(values, Field{Name: m.name, Value: slices.Clone(whole[m.start:m.end])})
+		values = append(values, Field{Name: m.name, Value: whole[m.start:m.end:m.end]})
 	}
 	return values, nil
 }
@@ -68,18 +69,6 @@ func (v Values) Get(name string) (json.RawMessage, bool) {
 		}
 	}
 	return nil, false
-}
-
-// With returns a copy in which name has that value, at its old place or last.
-func (v Values) With(name string, value json.RawMessage) Values {
-	out := slices.Clone(v)
-	for i := range out {
-		if out[i].Name == name {
-			out[i].Value = value
-			return out
-		}
-	}
-	return append(out, Field{Name: name, Value: value})
 }
 
 // Without returns a copy that lacks the named members.
@@ -103,7 +92,7 @@ func (v Values) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads an object as ParseObject does.
 func (v *Values) UnmarshalJSON(raw []byte) error {
-	parsed, err := ParseObject(raw, Limits{Depth: maxDepth})
+	parsed, err := ParseObject(slices.Clone(raw), Limits{Depth: maxDepth})
 	if err != nil {
 		return err
 	}

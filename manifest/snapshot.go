@@ -9,16 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // Snapshot is a manifest at one moment. Its contracts never change; Digest, Ref
 // and Build look at the files as they are when called.
 type Snapshot struct {
 	Environment string
-	Revision    string    // manifest_revision: hex sha256 of the parsed pyproject.toml
-	Faults      []Fault   // what is broken, in the file and in single contracts
-	LoadedAt    time.Time // when the contracts were read
+	Revision    string  // manifest_revision: hex sha256 of the parsed pyproject.toml
+	Faults      []Fault // what is broken, in the file and in single contracts
 
 	content *content // nil when there never was a good file
 	broken  *Fault   // why the present file is not used

@@ -169,31 +169,30 @@ func (c *call) body(status int, body []byte) {
 	if c.r.Method == http.MethodHead {
 		body = nil
 	}
-	if err := c.send(status, body); err != nil {
-		c.log.Debug("the client left", "err", err, "request_id", c.id)
-	}
-}
-
-// send gives each part its time, so that a client that stops reading is given
-// up, and one that is slow is not.
-func (c *call) send(status int, body []byte) error {
-	if err := c.allow(chunkLimit); err != nil {
-		return err
+	if err := c.pace(chunkLimit); err != nil {
+		c.log.Debug("pace an answer", "err", err, "request_id", c.id)
 	}
 	c.w.WriteHeader(status)
 	for part := range slices.Chunk(body, chunk) {
-		if err := c.allow(chunkLimit); err != nil {
-			return err
-		}
-		if _, err := c.w.Write(part); err != nil {
-			return err
+		if err := c.write(part); err != nil {
+			c.log.Debug("the client left", "err", err, "request_id", c.id)
+			return
 		}
 	}
-	return nil
 }
 
-// allow gives the next write its time.
-func (c *call) allow(limit time.Duration) error {
+// write sends a part of at most chunk. A client that takes none of it is given
+// up.
+func (c *call) write(part []byte) error {
+	if err := c.pace(chunkLimit); err != nil {
+		return err
+	}
+	_, err := c.w.Write(part)
+	return err
+}
+
+// pace gives the next write its time.
+func (c *call) pace(limit time.Duration) error {
 	err := c.control().SetWriteDeadline(time.Now().Add(limit))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("set the write deadline: %w", err)

@@ -29,7 +29,7 @@ func (c *call) workerCallback() error {
 	}
 	if !c.opts.CallbackTokens.Open(c.r.Header.Get(protocol.Authorization), id) {
 		return &fault{
-			code: codeForbidden, message: "Worker callback token is invalid.",
+			code: sidecar.CodeForbidden, message: "Worker callback token is invalid.",
 			hint: "Bring the token that came with the run's callback.",
 		}
 	}

@@ -112,7 +112,7 @@ func (c *call) health() error {
 		backend(&t, state)
 	}
 	t.optStr("version", c.opts.Version)
-	manifestState(&t, snap)
+	manifestState(&t, snap, snap.Diagnose())
 	t.key("queue")
 	t.open('{')
 	t.int("window", int64(state.Queue.Window))
@@ -139,15 +139,15 @@ func backend(t *text, state sidecar.Condition) {
 	t.close('}')
 }
 
-func manifestState(t *text, snap *manifest.Snapshot) {
+func manifestState(t *text, snap *manifest.Snapshot, faults []manifest.Fault) {
 	t.key("manifest")
 	t.open('{')
-	t.bool("ok", len(snap.Faults) == 0)
+	t.bool("ok", len(faults) == 0)
 	t.optStr("revision", snap.Revision)
 	t.key("faults")
 	t.open('[')
-	for i := range snap.Faults {
-		manifestPlace(t, &snap.Faults[i])
+	for i := range faults {
+		manifestPlace(t, &faults[i])
 	}
 	t.close(']')
 	t.close('}')
@@ -187,12 +187,12 @@ func (c *call) livez() error {
 func (c *call) readyz() error {
 	snap := c.studio.Catalog().Snapshot()
 	usable := snap.Usable() == nil
-	trouble := c.studio.Health(c.r.Context()).Storage
+	trouble := c.studio.Trouble()
 	t := text{}
 	t.open('{')
 	t.bool("ok", usable && trouble == nil)
 	if c.authorized() == nil {
-		manifestState(&t, snap)
+		manifestState(&t, snap, snap.Faults)
 		storage(&t, trouble)
 	}
 	t.close('}')

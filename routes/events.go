@@ -21,6 +21,8 @@ const (
 	beatPause = 15 * time.Second
 	// retryPause is how soon a browser comes back after a cut, in milliseconds.
 	retryPause = 1000
+	// writeLimit is how long one write of a stream may take.
+	writeLimit = 30 * time.Second
 )
 
 func (c *call) scopeEvents() error {
@@ -275,7 +277,7 @@ func (st *stream) flush() error {
 	if len(st.out) == 0 {
 		return nil
 	}
-	if err := st.pace(); err != nil {
+	if err := st.pace(writeLimit); err != nil {
 		return err
 	}
 	if _, err := st.w.Write(st.out); err != nil {

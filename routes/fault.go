@@ -11,9 +11,7 @@ import (
 
 // Codes of errors that only HTTP knows.
 const (
-	codeTooLarge      sidecar.Code = "request_too_large"
 	codeMethod        sidecar.Code = "method_not_allowed"
-	codeForbidden     sidecar.Code = "forbidden"
 	codeUnauthorized  sidecar.Code = "unauthorized"
 	codeCrossSite     sidecar.Code = "cross_site_request"
 	codeHost          sidecar.Code = "unknown_host"
@@ -44,9 +42,9 @@ var statuses = map[sidecar.Code]int{
 	sidecar.CodeCancelRejected: http.StatusBadGateway,
 	sidecar.CodeLost:           http.StatusBadGateway,
 	sidecar.CodeInternal:       http.StatusInternalServerError,
-	codeTooLarge:               http.StatusRequestEntityTooLarge,
+	sidecar.CodeTooLarge:       http.StatusRequestEntityTooLarge,
 	codeMethod:                 http.StatusMethodNotAllowed,
-	codeForbidden:              http.StatusForbidden,
+	sidecar.CodeForbidden:      http.StatusForbidden,
 	codeUnauthorized:           http.StatusUnauthorized,
 	codeCrossSite:              http.StatusForbidden,
 	codeHost:                   http.StatusMisdirectedRequest,

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
@@ -112,5 +116,31 @@ outputs = []
 	}
 	if a := r.ask("POST", runPath, `{"wait": true}`); a.status != 200 {
 		t.Errorf("the others: %d %s", a.status, a.body)
+	}
+}
+
+func TestHealthNamesUnusableGraphs(t *testing.T) {
+	r := start(t)
+	path := filepath.Join(r.env, ".cec", "workflow_api", "solid.json")
+	messages := func() map[string]bool {
+		found := map[string]bool{}
+		for _, f := range r.get("/health").json(t)["manifest"].(map[string]any)["faults"].([]any) {
+			place := f.(map[string]any)
+			found[place["workflow"].(string)+" "+place["contract"].(string)] = place["file"] == "workflow_api/solid.json"
+		}
+		return found
+	}
+	all := map[string]bool{"solid default": true, "solid preview": true, "a/b % default": true}
+	must(t, os.WriteFile(path, []byte(`{"nodes": [], "links": []}`), 0o644))
+	if diff := cmp.Diff(all, messages()); diff != "" {
+		t.Errorf("in UI format: %s", diff)
+	}
+	must(t, os.Remove(path))
+	if diff := cmp.Diff(all, messages()); diff != "" {
+		t.Errorf("missing: %s", diff)
+	}
+	must(t, os.WriteFile(path, []byte(graph), 0o644))
+	if diff := cmp.Diff(map[string]bool{}, messages()); diff != "" {
+		t.Errorf("repaired: %s", diff)
 	}
 }

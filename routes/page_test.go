@@ -49,6 +49,9 @@ func TestOwnPanel(t *testing.T) {
 	if other.status != 200 || other.header.Get("Cache-Control") != "no-cache" {
 		t.Errorf("of another version: %d %v", other.status, other.header)
 	}
+	if a := r.get("/assets/css/a.css?v=1"); a.status != 200 || a.header.Get("Cache-Control") != "no-cache" {
+		t.Errorf("with a version in the query: %d %v", a.status, a.header)
+	}
 	plain := r.get("/assets/css/a.css")
 	if plain.status != 200 || r.get("/assets/css/a.css", "If-None-Match", plain.header.Get("ETag")).status != http.StatusNotModified {
 		t.Errorf("without a version: %d %v", plain.status, plain.header)
@@ -110,6 +113,24 @@ func TestForeignPanel(t *testing.T) {
 		}
 		if a := r.get("/assets/../index.html"); a.status != 404 {
 			t.Errorf("outside of assets: %d", a.status)
+		}
+	}
+}
+
+func TestForeignPanelEndsAtItsFolder(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "assets"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "index.html"), nil, 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "inside.js"), []byte("1"), 0o644))
+	must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("1"), 0o644))
+	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "assets", "out.js")); err != nil {
+		t.Skip(err)
+	}
+	must(t, os.Symlink(filepath.Join("..", "inside.js"), filepath.Join(dir, "assets", "in.js")))
+	r := start(t, func(o *routes.Options) { o.StaticDir = dir })
+	for path, want := range map[string]int{"/assets/out.js": 404, "/assets/in.js": 200} {
+		if a := r.get(path); a.status != want {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
 }

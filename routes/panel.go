@@ -41,7 +41,7 @@ func newPanel(o Options) (*panel, error) {
 		if !stat.IsDir() {
 			return nil, fmt.Errorf("panel folder %q: this is no folder", o.StaticDir)
 		}
-		return &panel{files: os.DirFS(o.StaticDir), foreign: true}, nil
+		return &panel{files: folder(o.StaticDir), foreign: true}, nil
 	}
 	p := &panel{files: o.Static}
 	if p.files == nil {
@@ -50,6 +50,22 @@ func newPanel(o Options) (*panel, error) {
 	var err error
 	p.version, err = digestOf(p.files)
 	return p, err
+}
+
+// folder is a file system that ends at the folder: links out of it lead
+// nowhere. It may be replaced while it is served.
+type folder string
+
+// Open implements [fs.FS].
+func (f folder) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	file, err := os.OpenInRoot(string(f), name)
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
 }
 
 // digestOf names the content of all files.
@@ -187,7 +203,7 @@ func (c *call) asset() error {
 	if c.panel.files == nil {
 		return unknown
 	}
-	versioned := c.r.URL.Query().Get("v") != ""
+	versioned := false
 	if c.panel.foreign {
 		name = "assets/" + name
 	} else if mark, rest, ok := strings.Cut(name, "/"); ok && strings.HasPrefix(mark, versionMark) {

@@ -35,7 +35,7 @@ func TestTriesComeBack(t *testing.T) {
 func TestTriesAreBounded(t *testing.T) {
 	var tr routes.Tries
 	now := time.Unix(1_000_000, 0)
-	for i := range 3 * routes.TriesKept {
+	for i := range routes.TriesKept + 1000 {
 		tr.Take(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32), now)
 	}
 	if n := tr.Senders(); n > routes.TriesKept+1 {

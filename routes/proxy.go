@@ -57,7 +57,7 @@ func behindToken(handle handler) handler {
 	return func(c *call) error {
 		if !protocol.Bears(c.r.Header.Get(protocol.Authorization), c.opts.ProxyToken) {
 			return &fault{
-				code: codeForbidden, message: "Proxy token is invalid.",
+				code: sidecar.CodeForbidden, message: "Proxy token is invalid.",
 				hint: "Send the worker's --proxy-token as 'Authorization: Bearer TOKEN'.",
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
 const (
@@ -88,7 +89,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 
 func tooLarge(limit int64) *fault {
 	return &fault{
-		code: codeTooLarge,
+		code: sidecar.CodeTooLarge,
 		message: fmt.Sprintf("Request body is too large. This cg serve instance accepts contract requests up to %d MiB.",
 			limit>>20),
 		hint: "Upload files first and name them in the inputs, or raise --max-request-mb.",

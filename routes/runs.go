@@ -3,12 +3,9 @@ package routes
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
-	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
@@ -57,15 +54,9 @@ func (c *call) wait(ctx context.Context, run *sidecar.Run) (*sidecar.Run, error)
 	return ended, nil
 }
 
-// launchFault says in the words of the run route why nothing was launched.
+// launchFault says where the manifest is broken, if that is why nothing was
+// launched.
 func launchFault(err error) error {
-	var unknown *manifest.UnknownError
-	if errors.As(err, &unknown) {
-		return &fault{
-			code: sidecar.CodeBadRequest, message: unknown.RunMessage(),
-			hint: "Look at /contracts for what can be run.", cause: err,
-		}
-	}
 	if f := manifestFault(err); f != nil {
 		return f
 	}
@@ -275,21 +266,6 @@ func (c *call) showPreview(scope sidecar.Scope, id sidecar.RunID) error {
 		return nil
 	}
 	h.Set("Content-Type", picture.Type)
-	if err := c.pace(); err != nil {
-		return err
-	}
 	c.body(http.StatusOK, picture.Data)
-	return nil
-}
-
-// writeLimit is how long one write to a client may take.
-const writeLimit = 30 * time.Second
-
-// pace gives the next write its time.
-func (c *call) pace() error {
-	err := c.control().SetWriteDeadline(time.Now().Add(writeLimit))
-	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("set the write deadline: %w", err)
-	}
 	return nil
 }

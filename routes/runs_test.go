@@ -214,8 +214,8 @@ func TestUnknownContracts(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.path, func(t *testing.T) {
 			show, run := r.get("/contracts/"+c.path), r.ask("POST", "/contracts/"+c.path+"/run", "{}")
-			got := []any{show.status, show.json(t)["error"], show.json(t)["message"], run.status, run.json(t)["error"], run.json(t)["message"]}
-			want := []any{400, "bad_request", c.show, 400, "bad_request", c.run}
+			got := []any{show.status, show.json(t)["error"], show.json(t)["message"], run.status, run.json(t)["error"], run.json(t)["message"], run.json(t)["hint"]}
+			want := []any{400, "bad_request", c.show, 400, "bad_request", c.run, "Look at /contracts for what can be run."}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}

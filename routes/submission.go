@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,8 +50,8 @@ func (c *call) readPayload(leadIn string) (manifest.Values, error) {
 // parsePayload reads a JSON object that may be as deep as a graph; an empty
 // text and null are an empty one.
 func parsePayload(raw []byte, leadIn, notObject string) (manifest.Values, error) {
-	plain := strings.TrimSpace(string(raw))
-	if plain == "" || plain == "null" {
+	plain := bytes.TrimSpace(raw)
+	if len(plain) == 0 || string(plain) == "null" {
 		return nil, nil
 	}
 	fields, err := manifest.ParseObject(raw, manifest.Limits{Depth: payloadDepth})

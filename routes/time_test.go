@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,6 +56,7 @@ func (p *pipes) dial() net.Conn {
 // quiet is a server in a bubble, where nothing runs and time is the test's.
 type quiet struct {
 	store *sqlite.Store
+	env   string
 	dial  func() net.Conn
 }
 
@@ -61,7 +64,8 @@ func startQuiet(t *testing.T) *quiet {
 	t.Helper()
 	store, err := sqlite.Open(t.Context(), sqlite.Options{Ephemeral: true})
 	must(t, err)
-	env, err := manifest.Locate(environment(t, "demo"))
+	dir := environment(t, "demo")
+	env, err := manifest.Locate(dir)
 	must(t, err)
 	h, err := routes.New(routes.Options{Studio: sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: store, Executor: idle{}})})
 	must(t, err)
@@ -76,7 +80,7 @@ func startQuiet(t *testing.T) *quiet {
 		}
 		must(t, store.Close())
 	})
-	return &quiet{store, l.dial}
+	return &quiet{store, dir, l.dial}
 }
 
 func (q *quiet) open(t *testing.T, path string) (net.Conn, *bufio.Reader) {
@@ -120,6 +124,60 @@ func TestReaderThatIsStuckIsGivenUp(t *testing.T) {
 		<-time.After(15*time.Second + 30*time.Second + time.Second)
 		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("the connection is still open: %v", err)
+		}
+	})
+}
+
+func TestAnswersAreGivenTheirTime(t *testing.T) {
+	long := strings.Replace(pyproject, "Solid colour", strings.Repeat("x", 3<<20), 1)
+	contracts := func(t *testing.T) (net.Conn, *http.Response) {
+		q := startQuiet(t)
+		must(t, os.WriteFile(filepath.Join(q.env, ".cec", "pyproject.toml"), []byte(long), 0o644))
+		conn, in := q.open(t, "/contracts")
+		resp, err := http.ReadResponse(in, nil)
+		must(t, err)
+		return conn, resp
+	}
+	bubble(t, "who_reads_slowly_gets_it_all", func(t *testing.T) {
+		conn, resp := contracts(t)
+		defer func() { must(t, conn.Close()) }()
+		began, size := time.Now(), int64(0)
+		for {
+			n, err := io.CopyN(io.Discard, resp.Body, 256<<10)
+			size += n
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			must(t, err)
+			<-time.After(10 * time.Second)
+		}
+		if size != resp.ContentLength || time.Since(began) < 2*time.Minute {
+			t.Errorf("%d of %d bytes in %v", size, resp.ContentLength, time.Since(began))
+		}
+	})
+	bubble(t, "who_stops_reading_is_given_up", func(t *testing.T) {
+		conn, resp := contracts(t)
+		defer func() { must(t, conn.Close()) }()
+		<-time.After(time.Minute + time.Second)
+		if n, err := io.Copy(io.Discard, resp.Body); err == nil {
+			t.Errorf("all %d bytes came", n)
+		}
+	})
+}
+
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func TestReadinessAsksNoBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := startQuiet(t)
+		began := time.Now()
+		conn, in := q.open(t, "/readyz")
+		defer func() { must(t, conn.Close()) }()
+		line, err := in.ReadString('\n')
+		if took := time.Since(began); err != nil || line != "HTTP/1.1 200 OK\r\n" || took != 0 {
+			t.Errorf("%q %v after %v", line, err, took)
 		}
 	})
 }

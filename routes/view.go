@@ -78,7 +78,7 @@ func (c *call) fileQuery(query url.Values) (sidecar.FileQuery, error) {
 	}
 	if restricted(ask.Type) && !c.urls.proves(query) {
 		return ask, &fault{
-			code: codeForbidden, message: "Files of type '" + ask.Type + "' are shown through the address of a run's item only.",
+			code: sidecar.CodeForbidden, message: "Files of type '" + ask.Type + "' are shown through the address of a run's item only.",
 			hint: "Use the url of a gallery item as it is; it is renewed when the server restarts.",
 		}
 	}
@@ -156,7 +156,7 @@ func contentFault(ask sidecar.FileQuery, status int) *fault {
 	case http.StatusBadRequest:
 		return badRequest("ComfyUI does not take this file name, subfolder or type.", "Use the url of a gallery item as it is.")
 	case http.StatusForbidden:
-		return &fault{code: codeForbidden, message: "ComfyUI does not show files of this subfolder.", hint: "Use the url of a gallery item as it is."}
+		return &fault{code: sidecar.CodeForbidden, message: "ComfyUI does not show files of this subfolder.", hint: "Use the url of a gallery item as it is."}
 	case http.StatusRequestedRangeNotSatisfiable:
 		return &fault{code: codeRange, message: "The file does not have this range.", hint: "Ask for 'bytes=FIRST-LAST' within its size."}
 	case http.StatusPreconditionFailed:
@@ -193,11 +193,7 @@ func (c *call) pass(src io.Reader) error {
 }
 
 func (c *call) send(part []byte, first bool) error {
-	err := c.control().SetWriteDeadline(time.Now().Add(chunkLimit))
-	if err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	if _, err := c.w.Write(part); err != nil {
+	if err := c.write(part); err != nil {
 		return err
 	}
 	if first {

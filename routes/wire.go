@@ -104,70 +104,21 @@ func (s shape) items(t *text, r *sidecar.Run) {
 	t.close(']')
 }
 
-// receipt writes what a run looked like when it was accepted, however far it
-// is by now: clients of the reference count on that answer to a run that they
-// do not wait for.
+// receipt writes what a run looked like when it was accepted.
 func (s shape) receipt(t *text, r *sidecar.Run) {
-	began := *r
-	began.Status = sidecar.StatusSubmitted
+	began := r.AsAccepted()
 	t.open('{')
 	t.str("status", string(began.Status))
-	s.submitted(t, r)
-	began.Slots, began.Items = nil, nil
-	for i := range r.Slots {
-		slot, item := s.pending(r, &r.Slots[i])
-		began.Slots, began.Items = append(began.Slots, slot), append(began.Items, item)
-	}
-	s.slots(t, &began)
-	s.items(t, &began)
-	t.optStr("phase", string(r.Phase))
-	t.int("revision", r.Revision)
-	provenance(t, r)
-	t.optRaw("environment_ref", r.EnvironmentRef)
+	t.str("run_id", string(began.ID))
+	t.orNull("prompt_id", string(began.PromptID))
+	t.raw("issues", orList(began.Issues))
+	s.slots(t, began)
+	s.items(t, began)
+	t.optStr("phase", string(began.Phase))
+	t.int("revision", began.Revision)
+	provenance(t, began)
+	t.optRaw("environment_ref", began.EnvironmentRef)
 	t.close('}')
-}
-
-func (s shape) submitted(t *text, r *sidecar.Run) {
-	t.str("run_id", string(r.ID))
-	t.orNull("prompt_id", string(r.PromptID))
-	t.raw("issues", orList(r.Issues))
-}
-
-// pending is a slot as it was born, and the tile that stood for it.
-func (s shape) pending(r *sidecar.Run, of *sidecar.Slot) (sidecar.Slot, sidecar.Item) {
-	slot := *of
-	slot.Status, slot.Error, slot.PromptID = sidecar.SlotPending, "", r.PromptID
-	slot.UpdatedAt = r.CreatedAt
-	slot.Width, slot.Height = 1, 1
-	if slot.Type == "audio" {
-		slot.Width = 4
-	}
-	var born, receipt text
-	born.open('{')
-	born.str("status", string(sidecar.SlotPending))
-	born.str("run_id", string(r.ID))
-	born.orNull("prompt_id", string(r.PromptID))
-	born.raw("inputs", orObject(r.Inputs))
-	born.close('}')
-	slot.Result = born.b
-	receipt.open('{')
-	receipt.str("status", string(sidecar.StatusSubmitted))
-	s.submitted(&receipt, r)
-	receipt.close('}')
-	return slot, sidecar.Item{
-		ID: tileID(r.ID, of), Run: r.ID, Session: r.Session, Scope: r.Scope,
-		Workflow: r.Workflow, Contract: r.Contract, Status: sidecar.ItemPending, Type: slot.Type,
-		Slot: slot.ID, Output: slot.Name, PromptID: r.PromptID, Width: slot.Width, Height: slot.Height,
-		Inputs: r.Inputs, Result: receipt.b, CreatedAt: r.CreatedAt,
-	}
-}
-
-// tileID is the id of a slot's first item, see sidecar.ItemID.
-func tileID(run sidecar.RunID, slot *sidecar.Slot) sidecar.ItemID {
-	if slot.Index == 0 {
-		return sidecar.ItemID("gallery_" + string(run))
-	}
-	return sidecar.ItemID("gallery_" + string(slot.ID))
 }
 
 func begin(t *text, name string) {

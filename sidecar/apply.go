@@ -91,7 +91,8 @@ func (t *transition) adopt(outputs []manifest.Output) {
 	t.phase(r.Phase)
 }
 
-// advance moves the phase forward; it never goes back.
+// advance moves the phase forward; it never goes back. A run is neither
+// executing nor collecting before it was accepted.
 func (t *transition) advance(sig Signal) {
 	r := t.run
 	switch sig.Kind {
@@ -107,9 +108,11 @@ func (t *transition) advance(sig Signal) {
 			t.accept(sig)
 		}
 	case SignalStarted:
-		t.start()
+		if r.Accepted {
+			t.start()
+		}
 	case SignalCollecting:
-		if r.Phase != PhaseCollecting {
+		if r.Accepted && r.Phase != PhaseCollecting {
 			t.start()
 			t.phase(PhaseCollecting)
 		}
@@ -380,19 +383,25 @@ func (t *transition) commit() []Event {
 	return t.events
 }
 
-// DeleteItem removes an item of the run. While the run is unfinished the
-// deletion is remembered, so that a late result does not bring it back.
-func (r *Run) DeleteItem(id ItemID) bool {
-	for i := range r.Items {
-		if r.Items[i].ID == id {
-			r.Items = append(r.Items[:i], r.Items[i+1:]...)
-			if r.Phase != PhaseFinished {
-				r.Deleted = append(r.Deleted, id)
-			}
-			return true
-		}
+// DeleteItem removes an item of the run and returns the event that tells of it;
+// none when there is no such item. While the run is unfinished the deletion is
+// remembered, so that a late result does not bring it back. It is no step of the
+// run: UpdatedAt stays.
+func (r *Run) DeleteItem(id ItemID, now time.Time) []Event {
+	i := slices.IndexFunc(r.Items, func(item Item) bool { return item.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return false
+	r.Items = slices.Delete(r.Items, i, i+1)
+	if r.Phase != PhaseFinished {
+		r.Deleted = append(r.Deleted, id)
+	}
+	updated := r.UpdatedAt
+	t := transition{run: r, now: now.UTC().Truncate(time.Millisecond)}
+	t.targets.gone("items/" + string(id))
+	t.emit(EventRunProgress)
+	r.UpdatedAt = updated
+	return t.events
 }
 
 func (r *Run) itemDeleted(id ItemID) bool { return slices.Contains(r.Deleted, id) }

@@ -2,6 +2,7 @@ package sidecar_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func at(stage string) *sidecar.Run {
 // that is not in moves changes neither status, phase nor outcome.
 func TestApplyTable(t *testing.T) {
 	const (
-		submitted, running, completed, errored, cancelled = sidecar.StatusSubmitted, sidecar.StatusRunning, sidecar.StatusCompleted, sidecar.StatusError, sidecar.StatusCancelled
+		running, completed, errored, cancelled = sidecar.StatusRunning, sidecar.StatusCompleted, sidecar.StatusError, sidecar.StatusCancelled
 	)
 	ended := map[sidecar.SignalKind]place{
 		sidecar.SignalFinished:    {completed, sidecar.PhaseFinished, sidecar.OutcomeCompleted},
@@ -142,16 +143,12 @@ func TestApplyTable(t *testing.T) {
 	executing := place{running, sidecar.PhaseExecuting, ""}
 	moves := map[string]map[sidecar.SignalKind]place{
 		"new": with(map[sidecar.SignalKind]place{
-			sidecar.SignalAccepted:   {running, sidecar.PhaseQueued, ""},
-			sidecar.SignalStarted:    {submitted, sidecar.PhaseExecuting, ""},
-			sidecar.SignalCollecting: {submitted, sidecar.PhaseCollecting, ""},
-			sidecar.SignalCancel:     {cancelled, sidecar.PhaseFinished, sidecar.OutcomeCancelled},
-			sidecar.SignalTimedOut:   {errored, sidecar.PhaseFinished, sidecar.OutcomeTimedOut},
+			sidecar.SignalAccepted: {running, sidecar.PhaseQueued, ""},
+			sidecar.SignalCancel:   {cancelled, sidecar.PhaseFinished, sidecar.OutcomeCancelled},
+			sidecar.SignalTimedOut: {errored, sidecar.PhaseFinished, sidecar.OutcomeTimedOut},
 		}),
 		"handed": with(map[sidecar.SignalKind]place{
-			sidecar.SignalAccepted:   {running, sidecar.PhaseQueued, ""},
-			sidecar.SignalStarted:    {submitted, sidecar.PhaseExecuting, ""},
-			sidecar.SignalCollecting: {submitted, sidecar.PhaseCollecting, ""},
+			sidecar.SignalAccepted: {running, sidecar.PhaseQueued, ""},
 		}),
 		"queued": with(map[sidecar.SignalKind]place{
 			sidecar.SignalStarted: executing, sidecar.SignalCached: executing,
@@ -347,8 +344,16 @@ func TestApplyItems(t *testing.T) {
 	})
 	t.Run("a tile deleted while pending stays deleted", func(t *testing.T) {
 		r := at("executing")
-		if !r.DeleteItem("gallery_run_1") {
-			t.Fatal("there was nothing to delete")
+		before := *r
+		events := r.DeleteItem("gallery_run_1", noon.Add(time.Hour))
+		if len(events) != 1 || events[0].Revision != before.Revision+1 || !strings.Contains(string(events[0].Targets), `"items/gallery_run_1":null`) {
+			t.Errorf("told as %+v", events)
+		}
+		if r.Revision != before.Revision+1 || !r.UpdatedAt.Equal(before.UpdatedAt) {
+			t.Errorf("revision %d, updated %s", r.Revision, r.UpdatedAt)
+		}
+		if r.DeleteItem("gallery_run_1", noon) != nil {
+			t.Error("it was deleted twice")
 		}
 		r.Apply(finished(2), noon)
 		for _, i := range r.Items {

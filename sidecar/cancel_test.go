@@ -80,6 +80,40 @@ func TestCancel(t *testing.T) {
 				}
 			})
 		})
+		t.Run("accepted_after_its_cancel_it_is_dropped_at_once", func(t *testing.T) {
+			bubble(t, s, func(r *rig) {
+				r.fake.Hold()
+				r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Delay, Method: http.MethodPost, Route: "/prompt", Times: 1, Delay: 3 * time.Second})
+				id, answered := r.launching(anna, "slow", 1)
+				r.until("it is handed over", func() bool { return r.read(id).Attempt == 1 })
+				r.pass(2800 * time.Millisecond)
+				r.cancel(r.read(id))
+				<-answered
+				r.until("ComfyUI accepts it", func() bool { return r.read(id).Accepted })
+				began := time.Now()
+				r.fake.Release()
+				r.finished(id)
+				if took := time.Since(began); took > 400*time.Millisecond {
+					r.Errorf("it took %v", took)
+				}
+			})
+		})
+		t.Run("news_do_not_make_it_ask_without_a_pause", func(t *testing.T) {
+			bubble(t, s, func(r *rig) {
+				run := r.launch(anna, "deaf", 1)
+				r.inPhase(run.ID, sidecar.PhaseExecuting)
+				r.cancel(run)
+				before := r.posts(http.MethodGet, "/queue")
+				for range 60 {
+					r.ask(http.MethodPost, "/queue", `{"clear":true}`) // told to all
+					r.pass(20 * time.Millisecond)
+				}
+				if n := r.posts(http.MethodGet, "/queue") - before; n > 30 {
+					r.Errorf("it asked %d times", n)
+				}
+				r.finished(run.ID)
+			})
+		})
 		t.Run("queued_behind_another_which_lives", func(t *testing.T) {
 			bubble(t, s, func(r *rig) {
 				first, second := r.launch(anna, "slow", 1), r.launch(bert, "slow", 2)

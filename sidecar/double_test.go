@@ -29,6 +29,14 @@ type choosy struct {
 	deaf  *atomic.Bool
 	stall *atomic.Int32
 	lag   *atomic.Int64 // of news, in nanoseconds
+	blind *atomic.Bool  // what may have been handed over before cannot be looked for
+}
+
+func (e choosy) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
+	if e.blind.Load() && job.Resumed && !job.Accepted {
+		return sidecar.Sighting{Place: sidecar.PlaceUnknown}, nil
+	}
+	return e.Executor.Look(ctx, job)
 }
 
 func (e choosy) Submit(ctx context.Context, job sidecar.Job) (sidecar.Acceptance, error) {
@@ -105,6 +113,22 @@ func (n *network) setDown(down bool) {
 type flaky struct {
 	*sqlite.Store
 	writes, reads, blobs atomic.Bool // fail
+	expired              func()      // called between rows and files
+}
+
+func (s *flaky) Unfinished(ctx context.Context) ([]*sidecar.Run, error) {
+	if s.reads.Load() {
+		return nil, errDisk
+	}
+	return s.Store.Unfinished(ctx)
+}
+
+func (s *flaky) ExpireUploads(ctx context.Context, now time.Time) ([]*sidecar.Upload, error) {
+	gone, err := s.Store.ExpireUploads(ctx, now)
+	if len(gone) > 0 && s.expired != nil {
+		s.expired()
+	}
+	return gone, err
 }
 
 var errDisk = &sidecar.Error{Code: sidecar.CodeStorage, Message: "no space left"}

@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -41,6 +42,7 @@ func TestEnd(t *testing.T) {
 	}
 	t.Run("events_come_in_order", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
+			r.pass(time.Second) // until the socket is there
 			run := r.finished(r.launch(anna, "picture", 1).ID)
 			want := []sidecar.EventType{
 				sidecar.EventRunStarted,

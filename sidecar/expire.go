@@ -39,13 +39,24 @@ func (s *Studio) expireUploads(ctx context.Context) {
 		return
 	}
 	for _, u := range gone {
-		if err := s.uploads.Remove(u.StoredName()); err != nil {
+		if err := s.removeExpired(ctx, u); err != nil && ctx.Err() == nil {
 			s.log.Error("remove an expired upload", "upload", u.ID, "err", err)
 		}
 	}
 	if len(gone) > 0 {
 		s.log.Info("removed expired uploads", "count", len(gone))
 	}
+}
+
+// removeExpired removes a file, unless it was sent again meanwhile: the id of a
+// file that came along with a graph is made of its bytes.
+func (s *Studio) removeExpired(ctx context.Context, u *Upload) error {
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	if _, err := s.store.Upload(ctx, u.ID); !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	return s.uploads.Remove(u.StoredName())
 }
 
 // settleUploads looks through the files once, at the start: what an earlier

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type follower struct {
 	beat     *heartbeat
 	ending   bool // the backend said that it is ending the run
 	silent   bool // the backend did not answer when it was last asked
+	handing  bool // it is noted as being handed over, and the backend heard nothing
+	attended bool // it was accepted and not ended when it began to be followed
 	released bool
 	moved    bool // the latest signals changed the run
 	gone     bool // the run can be read and written no more
@@ -60,6 +63,9 @@ func (f *follower) release() {
 func (f *follower) load(ctx context.Context) bool {
 	run, err := retry(ctx, f.log, "read run", func() (*Run, error) { return f.studio.store.Run(ctx, f.id) })
 	if err != nil {
+		if ctx.Err() == nil {
+			f.log.Error("cannot read run", "err", err)
+		}
 		return false
 	}
 	f.run = run
@@ -82,19 +88,35 @@ func (f *follower) load(ctx context.Context) bool {
 }
 
 // apply commits signals and takes the run as it then is. It keeps trying while
-// the store cannot write: what was heard must not be forgotten.
+// the store cannot write: what was heard must not be forgotten. A run that can
+// never take them ends, so that nobody waits for it for ever.
 func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
+	err := f.commit(ctx, signals...)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
+		f.log.Error("cannot take in what was heard of a run", "err", err)
+		err = f.commit(ctx, Signal{Kind: SignalFailed, Failure: recoveryFailure(err)})
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			f.log.Error("give a run up until the next start", "err", err)
+		}
+		f.gone = true
+		return false
+	}
+	return true
+}
+
+func (f *follower) commit(ctx context.Context, signals ...Signal) error {
 	run, err := retry(ctx, f.log, "commit signals", func() (run *Run, err error) {
 		run, f.moved, err = f.studio.move(ctx, f.id, signals...)
 		return run, err
 	})
 	if err != nil {
-		f.gone = true
-		return false
+		return err
 	}
 	f.run = run
 	f.readdress()
-	return true
+	return nil
 }
 
 // apply moves a run by signals in one transaction and wakes who waits for it.
@@ -121,13 +143,11 @@ func (s *Studio) move(ctx context.Context, id RunID, signals ...Signal) (*Run, b
 	return run, moved, nil
 }
 
-// retry calls do until it works or ctx ends. What is missing or cannot be taken
-// up is final.
+// retry calls do until it works, ctx ends, or trying again does not help.
 func retry[T any](ctx context.Context, log *slog.Logger, what string, do func() (T, error)) (T, error) {
 	for pause := lookPause; ; pause = min(2*pause, lookPauseMax) {
 		got, err := do()
-		var hopeless recoveryError
-		if err == nil || errors.Is(err, ErrNotFound) || errors.As(err, &hopeless) || ctx.Err() != nil {
+		if err == nil || !passing(err) || ctx.Err() != nil {
 			return got, err
 		}
 		log.Error(what, "err", err)
@@ -135,6 +155,16 @@ func retry[T any](ctx context.Context, log *slog.Logger, what string, do func() 
 			return got, ctx.Err()
 		}
 	}
+}
+
+// passing tells that an error of the store may not come again: its disk is full
+// or busy, or a wait was too short.
+func passing(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	var told *Error
+	return errors.As(err, &told) && told.Code == CodeStorage && !errors.Is(err, ErrLasting)
 }
 
 // sleep waits for d; false when ctx ended first.
@@ -151,6 +181,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // attend follows an accepted run until it ends.
 func (f *follower) attend(ctx context.Context) {
+	f.attended = f.goesOn(ctx)
 	f.beat = newHeartbeat(f.run.DueAt)
 	defer f.beat.stop()
 	for f.goesOn(ctx) {
@@ -335,8 +366,8 @@ func (f *follower) warn(ctx context.Context, what string, err error) {
 // settle makes sure that the backend lets go of a run that was cancelled.
 func (f *follower) settle(ctx context.Context) {
 	noted, asked := false, time.Time{}
-	if f.beat != nil && f.run.Status == StatusCancelled {
-		asked = f.run.FinishedAt // Studio.Cancel asks when it ends an accepted run
+	if f.attended && f.run.Status == StatusCancelled {
+		asked = f.run.FinishedAt // Studio.Cancel asked; what was accepted later it could not name
 	}
 	for pause := lookPause; ; pause = min(2*pause, lookPauseMax) {
 		seen, err := f.find(ctx)
@@ -361,16 +392,28 @@ func (f *follower) settle(ctx context.Context) {
 // comes just before a prompt begins.
 const cancelAgain = time.Second
 
-// pause waits for news, at most d; false when ctx ended.
+// pause waits for d, or until something was heard that calls for a look at
+// once; false when ctx ended. Other news would make it ask without a pause.
 func (f *follower) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-f.box.ready:
-		f.box.take()
-	case <-ctx.Done():
-		return false
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-f.box.ready:
+			if f.called() {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
 	}
-	return true
+}
+
+func (f *follower) called() bool {
+	news, poked := f.box.take()
+	return poked || slices.ContainsFunc(news, func(n News) bool {
+		return n.Kind == NewsEnding || n.Kind == NewsConnected
+	})
 }

@@ -49,7 +49,6 @@ func (f *follower) handOver(ctx context.Context) {
 			tries++
 			f.job.Resumed = true
 		case errors.As(err, &away) && f.studio.queue.isAnswered(f.id):
-			f.job.Resumed = true // ask until it is back: a look leaves no rows
 			f.waitFor(ctx, err)
 		default:
 			f.fail(ctx, failureOf(err))
@@ -81,24 +80,45 @@ func (f *follower) misses(ctx context.Context, lost *UnsureError) {
 func (f *follower) submit(ctx context.Context) error {
 	job, err := f.studio.stage(ctx, f.run, f.job)
 	if err != nil {
-		f.warn(ctx, "hand files on", err)
+		f.notHandedOver(ctx, "hand files on", err)
 		return err
 	}
-	if !f.apply(ctx, Signal{Kind: SignalHanding}) || !f.goesOn(ctx) {
+	if !f.noteHanding(ctx) || !f.goesOn(ctx) {
 		return nil
 	}
 	f.studio.live.handedOver(f.id)
 	yes, err := f.studio.exec.Submit(ctx, job)
+	var away *UnreachableError
+	f.handing = errors.As(err, &away)
 	if err != nil {
-		f.warn(ctx, "hand over", err)
+		f.notHandedOver(ctx, "hand over", err)
 		return err
 	}
+	f.silent = false
 	if yes.PromptID != f.job.Prompt {
 		f.job.Prompt = yes.PromptID
 		f.studio.boxes.address(yes.PromptID, f.box)
 	}
 	f.apply(ctx, Signal{Kind: SignalAccepted, PromptID: yes.PromptID, Warnings: yes.Warnings, Issues: yes.Issues})
 	return nil
+}
+
+// noteHanding commits that the prompt is being handed over, once for all tries
+// that a backend cannot have heard of: one that is away leaves no rows.
+func (f *follower) noteHanding(ctx context.Context) bool {
+	if f.handing {
+		f.reread(ctx)
+		return true
+	}
+	return f.apply(ctx, Signal{Kind: SignalHanding})
+}
+
+// notHandedOver logs why; of a backend that is away, waitFor tells.
+func (f *follower) notHandedOver(ctx context.Context, what string, err error) {
+	var away *UnreachableError
+	if !f.silent || !errors.As(err, &away) {
+		f.warn(ctx, what, err)
+	}
 }
 
 // find looks for a prompt. Absence counts only when it lasts for as long as a
@@ -159,6 +179,15 @@ func rejection(f Failure) *Failure {
 	return &f
 }
 
+// recoveryFailure: causes that are no sentence for people stay in the log.
 func recoveryFailure(err error) *Failure {
-	return &Failure{Code: string(CodeRecovery), Message: err.Error(), Outcome: OutcomeFailed}
+	why := &Failure{
+		Code: string(CodeRecovery), Message: "What is stored of this run cannot be used.",
+		Hint: "Run it again.", Outcome: OutcomeFailed,
+	}
+	var told recoveryError
+	if errors.As(err, &told) {
+		why.Message, why.Hint = told.Error(), ""
+	}
+	return why
 }

@@ -39,6 +39,7 @@ type healthState struct {
 
 	mu    sync.Mutex
 	known bool
+	stale bool // what is known counts no more
 	at    time.Time
 	last  Condition
 }
@@ -46,7 +47,7 @@ type healthState struct {
 // ask makes the backend be asked anew: what is known counts no more.
 func (h *healthState) ask() {
 	h.mu.Lock()
-	h.at = time.Time{}
+	h.stale = true
 	h.mu.Unlock()
 	h.asked.Ring()
 }
@@ -54,7 +55,7 @@ func (h *healthState) ask() {
 func (h *healthState) fresh() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.known && h.last.Available && time.Since(h.at) < healthFresh
+	return h.known && !h.stale && h.last.Available && time.Since(h.at) < healthFresh
 }
 
 func (h *healthState) get() Condition {
@@ -68,7 +69,7 @@ func (h *healthState) get() Condition {
 
 func (h *healthState) set(c Condition) {
 	h.mu.Lock()
-	h.last, h.known, h.at = c, true, time.Now()
+	h.last, h.known, h.stale, h.at = c, true, false, time.Now()
 	h.mu.Unlock()
 	h.answered.Ring()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
 // available asks for health and holds the answer to its time.
@@ -100,6 +101,18 @@ func TestHealth(t *testing.T) {
 			}
 			if diff := cmp.Diff([]bool{true, false, true}, r.healthTold()); diff != "" {
 				r.Error(diff)
+			}
+		})
+	})
+	t.Run("one_that_was_just_seen_is_not_called_slow", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			r.pass(time.Second)
+			r.available()
+			defer r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Hang, Route: "/system_stats"})()
+			r.fake.DropSockets() // what is known counts no more
+			r.pass(100 * time.Millisecond)
+			if c := r.studio.Health(context.Background()); !c.Available {
+				r.Error(c.Error)
 			}
 		})
 	})
@@ -209,6 +222,38 @@ func TestStorage(t *testing.T) {
 			r.gapless(got)
 		})
 	})
+	t.Run("what_is_damaged_ends_its_run_and_holds_no_turn", func(t *testing.T) {
+		bubble(t, setup{window: 1}, func(r *rig) {
+			r.fake.Hold()
+			first, second := r.launch(anna, "slow", 1), r.launch(anna, "slow", 2)
+			r.stop()
+			r.sql("UPDATE blobs SET data = x'00' WHERE sha256 = '" + string(r.read(second.ID).Graph) + "'")
+			r.start()
+			r.fake.Release()
+			r.finished(first.ID)
+			run := r.finished(second.ID)
+			if diff := cmp.Diff(refusal(sidecar.OutcomeFailed, sidecar.CodeRecovery), endOf(run)); diff != "" {
+				r.Error(diff)
+			}
+			if run.Error != "What is stored of this run cannot be used." {
+				r.Error(run.Error)
+			}
+			r.finished(r.launch(anna, "picture", 3).ID)
+		})
+	})
+	t.Run("what_can_never_be_written_ends_its_run", func(t *testing.T) {
+		bubble(t, setup{window: 1}, func(r *rig) {
+			r.sql("CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.type = 'node_finished' BEGIN SELECT RAISE(ABORT, 'no'); END")
+			run := r.finished(r.launch(anna, "picture", 1).ID)
+			if diff := cmp.Diff(errored(sidecar.OutcomeFailed, sidecar.CodeRecovery), endOf(run)); diff != "" {
+				r.Error(diff)
+			}
+			r.sql("DROP TRIGGER no")
+			if diff := cmp.Diff(completed(), endOf(r.finished(r.launch(anna, "picture", 2).ID))); diff != "" {
+				r.Error(diff)
+			}
+		})
+	})
 	t.Run("the_studio_ends_though_it_cannot_write", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
 			run := r.inPhase(r.launch(anna, "slow", 1).ID, sidecar.PhaseExecuting)
@@ -238,4 +283,13 @@ func TestStorage(t *testing.T) {
 			}
 		})
 	})
+}
+
+// sql changes the database behind the studio's back.
+func (r *rig) sql(text string) {
+	r.Helper()
+	must(r, r.store.Do(context.Background(), func(tx *sqlite.Tx) error {
+		_, err := tx.Exec(text)
+		return err
+	}))
 }

@@ -24,9 +24,23 @@ type LaunchRequest struct {
 // Launch accepts a run: it is committed before anything else happens. Launch
 // then waits up to DecisionWait for the backend's yes or no, so that the run
 // it returns is running, or has failed with a reason, or still waits for its
-// turn. The run goes on whatever becomes of ctx. Errors are *Error: unknown
-// names and an unusable manifest store nothing.
+// turn. The run goes on whatever becomes of ctx. Errors are *Error, or ctx's:
+// unknown names and an unusable manifest store nothing.
 func (s *Studio) Launch(ctx context.Context, req LaunchRequest) (*Run, error) {
+	run, err := s.launch(ctx, req)
+	return run, launchError(err)
+}
+
+// launchError makes an *Error of what no client can do anything about.
+func launchError(err error) error {
+	var told *Error
+	if err == nil || errors.As(err, &told) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &Error{Code: CodeInternal, Message: "The run could not be prepared.", Err: err}
+}
+
+func (s *Studio) launch(ctx context.Context, req LaunchRequest) (*Run, error) {
 	snap := s.catalog.Snapshot()
 	if err := snap.Usable(); err != nil {
 		return nil, manifestError(err)
@@ -35,7 +49,7 @@ func (s *Studio) Launch(ctx context.Context, req LaunchRequest) (*Run, error) {
 	var unknown *manifest.UnknownError
 	switch {
 	case errors.As(err, &unknown):
-		return nil, &Error{Code: CodeBadRequest, Message: unknown.RunMessage(), Err: err}
+		return nil, &Error{Code: CodeBadRequest, Message: unknown.RunMessage(), Hint: "Look at /contracts for what can be run.", Err: err}
 	case err != nil:
 		return nil, badRequest(err)
 	}
@@ -145,9 +159,7 @@ func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob) (*Run, erro
 	defer s.queue.answer(run.ID)
 	wait, stop := context.WithTimeout(ctx, DecisionWait)
 	defer stop()
-	latest, err := s.awaitOr(wait, run.ID, &s.queue.filled, func(r *Run) bool {
-		return r.Status.Terminal() || r.Accepted || s.queue.holdsBack(r.ID)
-	})
+	latest, err := s.awaitOr(wait, run.ID, &s.queue.filled, s.decidedOn)
 	if err != nil {
 		// It is committed and will run: who is told otherwise launches it twice.
 		s.log.Error("read a launched run", "run", run.ID, "err", err)
@@ -177,13 +189,13 @@ func (r *Run) born() []Event {
 	return t.events
 }
 
-// await reads the run whenever it moved until it is as wanted or ctx ends; it
-// returns the run as it then is.
-func (s *Studio) await(ctx context.Context, id RunID, wanted func(*Run) bool) (*Run, error) {
+// Await reads a run of any scope whenever it moved until it is as wanted, or
+// ctx ends; it returns the run as it then is. It changes nothing.
+func (s *Studio) Await(ctx context.Context, id RunID, wanted func(*Run) bool) (*Run, error) {
 	return s.awaitOr(ctx, id, &Bell{}, wanted)
 }
 
-// awaitOr is await that also reads the run when another bell rang.
+// awaitOr is Await that also reads the run when another bell rang.
 func (s *Studio) awaitOr(ctx context.Context, id RunID, also *Bell, wanted func(*Run) bool) (*Run, error) {
 	bell := s.decided.open(id)
 	defer s.decided.close(id)
@@ -208,7 +220,7 @@ func (s *Studio) awaitOr(ctx context.Context, id RunID, also *Bell, wanted func(
 // Wait returns the run when it has ended, or as it is when ctx ends first,
 // with ctx's error. It changes nothing.
 func (s *Studio) Wait(ctx context.Context, id RunID) (*Run, error) {
-	run, err := s.await(ctx, id, func(r *Run) bool { return r.Status.Terminal() })
+	run, err := s.Await(ctx, id, func(r *Run) bool { return r.Status.Terminal() })
 	if err == nil && !run.Status.Terminal() {
 		err = ctx.Err()
 	}

@@ -141,6 +141,28 @@ func TestAway(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a_run_that_nobody_can_have_heard_of_is_not_lost", func(t *testing.T) {
+		bubble(t, setup{window: 1}, func(r *rig) {
+			r.blind.Store(true)
+			r.fake.Hold()
+			first, second := r.launch(anna, "slow", 1), r.launch(anna, "slow", 2)
+			r.net.setDown(true)
+			r.cancel(first)
+			r.pass(30 * time.Second)
+			if run := r.read(second.ID); run.Attempt != 1 {
+				r.Errorf("%d tries were noted", run.Attempt)
+			}
+			r.net.setDown(false)
+			r.fake.Release()
+			run := r.finished(second.ID)
+			if diff := cmp.Diff(completed(), endOf(run)); diff != "" {
+				r.Error(run.Error, diff)
+			}
+			if c := r.executed(run); c.Executed != 1 || c.Queued != 1 {
+				r.Errorf("%+v", c)
+			}
+		})
+	})
 	t.Run("one_that_starts_up_with_503_gets_the_run_of_an_earlier_life", func(t *testing.T) {
 		bubble(t, setup{window: 1}, func(r *rig) {
 			r.fake.Hold()

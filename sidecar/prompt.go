@@ -46,8 +46,14 @@ type Callback struct {
 }
 
 // LaunchPrompt accepts a run of a ready-made graph as Launch does one of a
-// contract. A prompt id that names another graph is CodePromptTaken.
+// contract, with its errors. A prompt id that names another graph is
+// CodePromptTaken.
 func (s *Studio) LaunchPrompt(ctx context.Context, req PromptRequest) (*Run, error) {
+	run, err := s.launchPrompt(ctx, req)
+	return run, launchError(err)
+}
+
+func (s *Studio) launchPrompt(ctx context.Context, req PromptRequest) (*Run, error) {
 	run, blobs, err := s.promptRun(ctx, req)
 	if err != nil {
 		return nil, err

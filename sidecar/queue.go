@@ -69,7 +69,7 @@ func (q *queue) pop(now time.Time) (RunID, bool) {
 	if id, ok := q.late(now); ok {
 		session := q.known[id].session
 		q.drop(session, slices.Index(q.waiting[session], id))
-		q.inFlight++
+		q.enter()
 		return id, true
 	}
 	if q.inFlight >= q.window || len(q.turns) == 0 {
@@ -81,11 +81,16 @@ func (q *queue) pop(now time.Time) (RunID, bool) {
 	if len(q.waiting[session]) > 0 {
 		q.turns = append(q.turns[1:], session)
 	}
+	q.enter()
+	return id, true
+}
+
+// enter counts a run that got its turn.
+func (q *queue) enter() {
 	q.inFlight++
 	if q.inFlight >= q.window {
 		q.filled.Ring()
 	}
-	return id, true
 }
 
 // late finds a waiting run whose time is up.
@@ -149,7 +154,7 @@ func (q *queue) take(run *Run) bool {
 	if !q.learn(run, true) {
 		return false
 	}
-	q.inFlight++
+	q.enter()
 	return true
 }
 

@@ -45,6 +45,29 @@ func TestQueue(t *testing.T) {
 			t.Errorf("got %q", id)
 		}
 	})
+	t.Run("whoever fills the window, it is told", func(t *testing.T) {
+		now := time.Now()
+		for name, enter := range map[string]func(*queue){
+			"taken up": func(q *queue) { q.take(&Run{Session: "a", ID: "1"}) },
+			"late": func(q *queue) {
+				q.push(&Run{Session: "a", ID: "1", State: State{DueAt: now}}, false)
+				q.pop(now)
+			},
+			"in turn": func(q *queue) {
+				q.push(&Run{Session: "a", ID: "1"}, false)
+				q.pop(now)
+			},
+		} {
+			q := queue{window: 1}
+			told := q.filled.Wait()
+			enter(&q)
+			select {
+			case <-told:
+			default:
+				t.Errorf("%s: nobody was told", name)
+			}
+		}
+	})
 	t.Run("a removed run does not come out", func(t *testing.T) {
 		q := queue{window: 9}
 		q.push(&Run{Session: "a", ID: "a1"}, false)

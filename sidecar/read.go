@@ -2,8 +2,10 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -42,13 +44,49 @@ func (s *Studio) Gallery(ctx context.Context, filter ItemFilter) (ItemPage, erro
 	return page, nil
 }
 
-// DeleteItem removes a gallery item; false when the scope has none of that id.
+// DeleteItem removes a gallery item, and our copy of its file; false when the
+// scope has none of that id.
 func (s *Studio) DeleteItem(ctx context.Context, scope Scope, id ItemID) (bool, error) {
-	deleted, err := s.store.DeleteItem(context.WithoutCancel(ctx), scope, id)
+	ctx = context.WithoutCancel(ctx)
+	item, err := s.store.DeleteItem(ctx, scope, id)
 	if err != nil {
 		return false, storageError(err)
 	}
-	return deleted, nil
+	if item == nil {
+		return false, nil
+	}
+	if err := s.discardCopy(ctx, item); err != nil {
+		s.log.Error("remove the copy of a deleted item", "item", id, "err", err)
+	}
+	return true, nil
+}
+
+// discardCopy removes the copy that a deleted item showed, unless another item
+// shows it too: outputs of one run may name the same file.
+func (s *Studio) discardCopy(ctx context.Context, item *Item) error {
+	ref := copyOf(item)
+	if ref == "" {
+		return nil
+	}
+	run, err := s.store.Run(ctx, item.Run)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if err == nil && slices.ContainsFunc(run.Items, func(other Item) bool { return copyOf(&other) == ref }) {
+		return nil
+	}
+	return s.exec.Discard([]Result{{Files: []File{{Ref: ref}}}})
+}
+
+// copyOf is the reference of the copy that an item shows; empty when none.
+func copyOf(item *Item) string {
+	var doc struct {
+		Ref string `json:"serve_artifact"`
+	}
+	if json.Unmarshal(item.Artifact, &doc) != nil {
+		return ""
+	}
+	return doc.Ref
 }
 
 // Events lists committed events of a scope after a number, of one run when

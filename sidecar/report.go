@@ -36,12 +36,6 @@ func (s *Studio) HandedOver(ctx context.Context, id RunID) (*Run, error) {
 	return run, err
 }
 
-// Await reads a run of any scope whenever it moved until it is as wanted, or
-// ctx ends; it returns the run as it then is. It changes nothing.
-func (s *Studio) Await(ctx context.Context, id RunID, wanted func(*Run) bool) (*Run, error) {
-	return s.await(ctx, id, wanted)
-}
-
 // Outputs are the declared outputs of a run, as it was launched.
 func (s *Studio) Outputs(ctx context.Context, run *Run) ([]manifest.Output, error) {
 	outputs, err := s.launchedOutputs(ctx, run)

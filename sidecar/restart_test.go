@@ -2,6 +2,7 @@ package sidecar_test
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -267,11 +268,13 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestCrowd: 200 runs of 20 sessions at once.
+var crowdSize = flag.Int("crowd", 60, "how many runs TestCrowd launches at once")
+
+// TestCrowd: many runs of 20 sessions at once.
 func TestCrowd(t *testing.T) {
 	crowd := func(r *rig, each func(sidecar.RunID)) {
 		var answers []<-chan *sidecar.Run
-		for n := range 200 {
+		for n := range *crowdSize {
 			who := crowdSession(n)
 			answered := make(chan *sidecar.Run, 1)
 			answers = append(answers, answered)
@@ -310,7 +313,7 @@ func TestCrowd(t *testing.T) {
 			crowd(r, func(id sidecar.RunID) {
 				if !restarted {
 					restarted = true
-					r.until("all are stored", func() bool { return r.stored() == 200 })
+					r.until("all are stored", func() bool { return r.stored() == *crowdSize })
 					r.restart()
 				}
 				run := r.finished(id)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfy"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
@@ -46,6 +47,8 @@ type rig struct {
 	deaf   atomic.Bool  // news of prompts do not come in
 	stall  atomic.Int32 // a stall
 	lag    atomic.Int64 // of news, in nanoseconds
+	blind  atomic.Bool  // looks know nothing of what was handed over before
+	copies *artifact.Dir
 }
 
 // setup shapes a rig.
@@ -86,8 +89,8 @@ func inRig(t testing.TB, s setup, test func(*rig)) {
 // start begins a life of the studio; a new catalog and executor know nothing
 // of the last one.
 func (r *rig) start() {
-	r.exec = comfy.New(comfy.Options{URL: "http://comfy:8188", DialContext: r.net.connect})
-	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall, &r.lag}
+	r.exec = comfy.New(comfy.Options{URL: "http://comfy:8188", DialContext: r.net.connect, Artifacts: r.copies})
+	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall, &r.lag, &r.blind}
 	r.studio = sidecar.New(r.opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -10,6 +10,10 @@ import (
 // or that another scope owns.
 var ErrNotFound = errors.New("not found")
 
+// ErrLasting marks what the store cannot do, and will not be able to until
+// somebody mends it: its file is damaged.
+var ErrLasting = errors.New("it stays so until it is mended")
+
 // Store keeps runs. A method that writes returns when the write is durable,
 // and does not undo it when the caller's context ends first.
 type Store interface {
@@ -34,8 +38,9 @@ type Store interface {
 	SaveSession(ctx context.Context, session Session) error
 	// Items lists gallery items, newest first.
 	Items(ctx context.Context, filter ItemFilter) (ItemPage, error)
-	// DeleteItem removes an item; false when there is none.
-	DeleteItem(ctx context.Context, scope Scope, id ItemID) (bool, error)
+	// DeleteItem removes an item, tells of it as Run.DeleteItem does, and
+	// returns it; nil when there is none.
+	DeleteItem(ctx context.Context, scope Scope, id ItemID) (*Item, error)
 
 	// Events lists committed events after a number, oldest first, at most
 	// limit of them: those of scope and those for everybody; of one run when

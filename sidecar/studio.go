@@ -131,7 +131,7 @@ func waitUntil(ctx context.Context, wake <-chan struct{}, at time.Time) bool {
 // recover takes up unfinished runs: those that may have been handed over are
 // followed, the others wait for their turn.
 func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
-	runs, err := s.store.Unfinished(ctx)
+	runs, err := retry(ctx, s.log, "read unfinished runs", func() ([]*Run, error) { return s.store.Unfinished(ctx) })
 	if err != nil {
 		return fmt.Errorf("read unfinished runs: %w", err)
 	}

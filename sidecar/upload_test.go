@@ -247,6 +247,27 @@ func TestUploadLife(t *testing.T) {
 			r.unknown(used.ID)
 		})
 	})
+	t.Run("begins_anew_when_the_file_comes_while_it_ends", func(t *testing.T) {
+		withUploads(t, true, func(r *rig, dir string) {
+			take := func() *sidecar.Upload {
+				u, err := r.studio.TakeInput(context.Background(), sidecar.InputRequest{
+					Owner: session(anna), Name: "a.png", Limit: uploadLimit, Body: bytes.NewReader(pngOf(t, 8)),
+				})
+				must(t, err)
+				return u
+			}
+			name := take().StoredName()
+			again := make(chan string, 1)
+			r.store.expired = func() { again <- take().StoredName() }
+			r.pass(26 * time.Hour)
+			if got := <-again; got != name {
+				t.Errorf("it became %s, was %s", got, name)
+			}
+			if diff := cmp.Diff([]string{name}, files(t, dir)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	})
 	t.Run("is_over_to_the_millisecond", func(t *testing.T) {
 		withUploads(t, true, func(r *rig, _ string) {
 			u, token := r.prepare(session(anna))

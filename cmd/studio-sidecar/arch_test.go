@@ -42,6 +42,7 @@ var imports = map[string]map[string]string{
 	},
 	"sidecar/sqlite": {
 		"sidecar":                  "what it stores",
+		"manifest":                 "JSON as Python writes it",
 		"modernc.org/sqlite":       "the database, without cgo",
 		"modernc.org/sqlite/lib":   "its result codes",
 		"golang.org/x/sys/unix":    "the lock, where there is flock",

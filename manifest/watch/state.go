@@ -81,7 +81,10 @@ func readGraph(path string, old graph) graph {
 
 // compare tells what changed; ok is false when nothing did.
 func compare(before, now state) (c Change, ok bool) {
-	c.Digest, c.Faults = now.digest, now.snapshot.Faults
+	c = Change{
+		Added: []Contract{}, Removed: []Contract{}, Changed: []Contract{},
+		Digest: now.digest, Faults: append([]manifest.Fault{}, now.snapshot.Faults...),
+	}
 	if before.snapshot == now.snapshot && before.digest == now.digest {
 		return c, false
 	}

@@ -29,16 +29,17 @@ type Contract struct {
 	Contract string `json:"contract"`
 }
 
-// Change is what is different since the last Change, or since Watch began.
+// Change is what is different since the last Change, or since Watch began. Its
+// lists are never nil, so that JSON has them as lists.
 type Change struct {
-	Added   []Contract
-	Removed []Contract
-	Changed []Contract // its declaration or its graph
-	Digest  string     // the contract digest now; "" when there is none
-	Faults  []manifest.Fault
+	Added   []Contract       `json:"added"`
+	Removed []Contract       `json:"removed"`
+	Changed []Contract       `json:"changed"` // its declaration or its graph
+	Digest  string           `json:"digest"`  // the contract digest now; "" when there is none
+	Faults  []manifest.Fault `json:"faults"`
 	// Repository says that git moved too, so that commit and cleanliness may
 	// be different.
-	Repository bool
+	Repository bool `json:"repository"`
 }
 
 // busyFactor bounds the wait for quiet: files that never rest are read after

@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -149,6 +150,18 @@ func TestWatch(t *testing.T) {
 	got = await(t, changes, "a manifest replaced by renaming", func(c watch.Change) bool { return len(c.Removed) > 0 })
 	if diff := cmp.Diff(name("one"), got.Removed); diff != "" || len(got.Faults) > 0 {
 		t.Error(diff, got.Faults)
+	}
+}
+
+func TestChangeAsClientsSeeIt(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "pyproject.toml"), declare("one"))
+	c, changes := start(t, dir, watch.Options{})
+	put(t, filepath.Join(dir, "pyproject.toml"), declare("one")+declare("two"))
+	got, err := json.Marshal(await(t, changes, "an added contract", func(c watch.Change) bool { return len(c.Added) > 0 }))
+	want := `{"added":[{"workflow":"two","contract":"default"}],"removed":[],"changed":[],"digest":"` + c.Digest() + `","faults":[],"repository":false}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
 	}
 }
 

@@ -139,11 +139,12 @@ func (d *Dir) discard(partial string) error {
 	return nil
 }
 
-// place moves a whole file to its name.
+// place moves a whole file to its name, and returns when that survives a power
+// cut.
 func (d *Dir) place(partial, group, name string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.root.MkdirAll(group, 0o755); err != nil {
+	if err := d.makeGroup(group); err != nil {
 		return "", err
 	}
 	ext := path.Ext(name)
@@ -152,13 +153,30 @@ func (d *Dir) place(partial, group, name string) (string, error) {
 		ref := path.Join(group, name)
 		_, err := d.root.Lstat(ref)
 		if errors.Is(err, fs.ErrNotExist) {
-			return ref, d.root.Rename(partial, ref)
+			if err := d.root.Rename(partial, ref); err != nil {
+				return "", err
+			}
+			if err := d.syncNames(group); err != nil {
+				return "", errors.Join(err, d.root.Remove(ref))
+			}
+			return ref, nil
 		}
 		if err != nil {
 			return "", err
 		}
 		name = stem + "_" + strconv.Itoa(i) + ext
 	}
+}
+
+func (d *Dir) makeGroup(group string) error {
+	err := d.root.Mkdir(group, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return d.syncNames(".")
 }
 
 // Open opens the artifact that ref names; the caller closes it. The error is

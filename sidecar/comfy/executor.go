@@ -88,8 +88,5 @@ func New(o Options) *Executor {
 	return &Executor{opts: o, http: newClient(o), link: newLink()}
 }
 
-// URL is where ComfyUI answers, without a slash at the end.
-func (e *Executor) URL() string { return e.opts.URL }
-
 // Close lets go of idle connections. Calls under way are not ended.
 func (e *Executor) Close() { e.http.close() }

@@ -38,3 +38,6 @@ func (e *Executor) Remembered() int {
 	defer e.jobs.mu.Unlock()
 	return len(e.jobs.entries)
 }
+
+// URL is where ComfyUI answers.
+func (e *Executor) URL() string { return e.opts.URL }

@@ -3,6 +3,7 @@ package comfy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,7 +20,9 @@ const filesAtOnce = 4
 
 // Results collects the declared outputs. Sizes that ComfyUI reports are kept,
 // others are read off the first bytes. What cannot be had, a size or a copy,
-// is left out with a line in the log; it does not spoil the run.
+// is left out with a line in the log; it does not spoil the run. When ComfyUI
+// stops answering before all is copied, the error is an *UnreachableError and
+// nothing is kept: it has to be asked again.
 func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Sighting) ([]sidecar.Result, error) {
 	collected := manifest.Collect(job.Outputs, seen.Outputs)
 	results := make([]sidecar.Result, len(collected))
@@ -31,7 +34,7 @@ func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Si
 		}
 	}
 	if err := c.look(ctx); err != nil {
-		return nil, fmt.Errorf("results of prompt %s: %w", job.Prompt, err)
+		return nil, fmt.Errorf("results of prompt %s: %w", job.Prompt, errors.Join(err, c.discard()))
 	}
 	for i, res := range collected {
 		for k, a := range res.Artifacts {
@@ -125,14 +128,30 @@ func reportedSize(raw json.RawMessage) (width, height int, ok bool) {
 	return width, height, width > 0 && height > 0
 }
 
-// look copies and measures. Its only error is the context's.
+// discard removes what was copied.
+func (c *collection) discard() error {
+	var errs []error
+	for _, f := range c.files {
+		if f.Ref != "" {
+			errs = append(errs, c.e.opts.Artifacts.Remove(f.Ref))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// look copies and measures. Its error is the context's, or that ComfyUI stopped
+// answering.
 func (c *collection) look(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(filesAtOnce)
 	for key, f := range c.files {
 		g.Go(func() error {
 			if c.localised(key) {
-				f.File = c.copy(ctx, key)
+				file, err := c.copy(ctx, key)
+				if err != nil {
+					return err
+				}
+				f.File = file
 			}
 			f.Width, f.Height = c.measure(ctx, key, f)
 			return ctx.Err()
@@ -149,24 +168,43 @@ func (c *collection) localised(key fileKey) bool {
 	return kind == "temp" || c.e.opts.Localise == LocaliseAll && kind == "output"
 }
 
+var errGone = errors.New("it stopped answering")
+
 // copy streams a file to our own disk; the zero File leaves it with ComfyUI.
-func (c *collection) copy(ctx context.Context, key fileKey) sidecar.File {
+func (c *collection) copy(ctx context.Context, key fileKey) (sidecar.File, error) {
+	if c.gone.Load() {
+		return sidecar.File{}, c.e.http.unreachable(errGone)
+	}
 	content, err := c.e.Fetch(ctx, key.query(nil))
 	if err != nil {
-		c.complain("copy", key, err)
-		return sidecar.File{}
+		return sidecar.File{}, c.notCopied(ctx, key, err)
 	}
 	defer c.shut(content, key)
 	if content.Status != http.StatusOK {
-		c.complain("copy", key, fmt.Errorf("HTTP %d", content.Status))
-		return sidecar.File{}
+		return sidecar.File{}, c.notCopied(ctx, key, fmt.Errorf("HTTP %d", content.Status))
 	}
 	made, err := c.e.opts.Artifacts.Add(string(c.prompt), key.name, content.Body)
-	if err != nil {
-		c.complain("copy", key, err)
-		return sidecar.File{}
+	if errors.Is(err, errIdle) {
+		err = c.e.http.unreachable(err)
 	}
-	return sidecar.File{Ref: made.Ref, ContentType: contentType(made.ContentType, content.Header)}
+	if err != nil {
+		return sidecar.File{}, c.notCopied(ctx, key, err)
+	}
+	return sidecar.File{Ref: made.Ref, ContentType: contentType(made.ContentType, content.Header)}, nil
+}
+
+// notCopied returns the error that ends the whole collection; nil when the file
+// alone is left out.
+func (c *collection) notCopied(ctx context.Context, key fileKey, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.complain("copy", key, err)
+	if _, away := errors.AsType[*sidecar.UnreachableError](err); away {
+		c.gone.Store(true)
+		return err
+	}
+	return nil
 }
 
 // contentType trusts the bytes; where they tell little, the backend.

@@ -258,6 +258,20 @@ func shelfDir(t *testing.T) (*artifact.Dir, string) {
 	return dir, path
 }
 
+// empty: no file is left in a folder.
+func empty(t *testing.T, path string) {
+	t.Helper()
+	err := filepath.WalkDir(path, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			t.Errorf("left behind: %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestResultsCopies(t *testing.T) {
 	small := encoded(t, png.Encode, 3, 2)
 	t.Run("temp_files_at_once", func(t *testing.T) {
@@ -329,15 +343,68 @@ func TestResultsCopies(t *testing.T) {
 				t.Error(diff)
 			}
 		})
-		err := filepath.WalkDir(path, func(path string, e os.DirEntry, err error) error {
-			if err == nil && !e.IsDir() {
-				t.Errorf("left behind: %s", path)
+		empty(t, path)
+	})
+	t.Run("a_comfyui_that_hangs_is_asked_later", func(t *testing.T) {
+		dir, path := shelfDir(t)
+		hanging := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("filename") == "0.png" {
+				w.Write(small)
+				return
 			}
-			return err
+			<-r.Context().Done()
 		})
-		if err != nil {
-			t.Error(err)
+		items := make([]string, 40)
+		for i := range items {
+			items[i] = item(fmt.Sprintf("%d.png", i), "temp")
 		}
+		scripted(t, hanging, comfy.Options{Artifacts: dir, IdleTimeout: 30 * time.Second}, func(t *testing.T, exec *comfy.Executor) {
+			began := time.Now()
+			_, err := exec.Results(t.Context(), job(promptA, "{}"), seen("images", items...))
+			if _, away := errors.AsType[*sidecar.UnreachableError](err); !away {
+				t.Errorf("err = %v", err)
+			}
+			if took := time.Since(began); took > 31*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+		empty(t, path)
+	})
+	t.Run("one_that_stops_within_a_file_is_asked_later", func(t *testing.T) {
+		dir, path := shelfDir(t)
+		half := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Write(make([]byte, 70000))
+			if err := http.NewResponseController(w).Flush(); err == nil {
+				<-r.Context().Done()
+			}
+		})
+		scripted(t, half, comfy.Options{Artifacts: dir}, func(t *testing.T, exec *comfy.Executor) {
+			_, err := exec.Results(t.Context(), job(promptA, "{}"), seen("images", item("a.png", "temp")))
+			if _, away := errors.AsType[*sidecar.UnreachableError](err); !away {
+				t.Errorf("err = %v", err)
+			}
+		})
+		empty(t, path)
+	})
+	t.Run("nothing_stays_when_the_caller_goes", func(t *testing.T) {
+		dir, path := shelfDir(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		copied := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("filename") == "0.png" {
+				w.Write(small)
+				return
+			}
+			pause(r.Context(), time.Second) // the other is there by then
+			cancel()
+			<-r.Context().Done()
+		})
+		scripted(t, copied, comfy.Options{Artifacts: dir}, func(t *testing.T, exec *comfy.Executor) {
+			_, err := exec.Results(ctx, job(promptA, "{}"), seen("images", item("0.png", "temp"), item("1.png", "temp")))
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("err = %v", err)
+			}
+		})
+		empty(t, path)
 	})
 	t.Run("of_a_real_preview_node", func(t *testing.T) {
 		dir, _ := shelfDir(t)

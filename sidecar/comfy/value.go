@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
 
 // loose is a text of a message that may have been written as a number. Other
@@ -81,45 +83,10 @@ func decode(raw []byte, into any) error {
 	if err == nil {
 		return nil
 	}
-	if mended := mend(raw); !bytes.Equal(mended, raw) {
+	if mended := manifest.WithoutOddNumbers(raw); !bytes.Equal(mended, raw) {
 		return json.Unmarshal(mended, into)
 	}
 	return err
-}
-
-var pythonNumbers = [][]byte{[]byte("NaN"), []byte("Infinity"), []byte("-Infinity")}
-
-// mend replaces the numbers that are none, outside of texts.
-func mend(raw []byte) []byte {
-	out := make([]byte, 0, len(raw))
-	for inText, i := false, 0; i < len(raw); i++ {
-		c := raw[i]
-		switch {
-		case inText && c == '\\' && i+1 < len(raw):
-			out = append(out, c)
-			i++
-			c = raw[i]
-		case c == '"':
-			inText = !inText
-		case !inText:
-			if n := pythonNumber(raw[i:]); n > 0 {
-				out = append(out, "null"...)
-				i += n - 1
-				continue
-			}
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-func pythonNumber(raw []byte) int {
-	for _, word := range pythonNumbers {
-		if bytes.HasPrefix(raw, word) {
-			return len(word)
-		}
-	}
-	return 0
 }
 
 // eachMember visits the members of a JSON object in the order they are written

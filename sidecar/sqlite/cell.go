@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
@@ -130,41 +131,10 @@ func jsonOf(text string) json.RawMessage {
 	if json.Valid(raw) {
 		return raw
 	}
-	if raw = withoutOddNumbers(raw); json.Valid(raw) {
+	if raw = manifest.WithoutOddNumbers(raw); json.Valid(raw) {
 		return raw
 	}
 	return nil
-}
-
-func withoutOddNumbers(raw []byte) []byte {
-	var out bytes.Buffer
-	inString := false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case inString && c == '\\' && i+1 < len(raw):
-			out.WriteByte(c)
-			i++
-		case c == '"':
-			inString = !inString
-		case !inString:
-			if n := oddNumber(raw[i:]); n > 0 {
-				out.WriteString("null")
-				i += n - 1
-				continue
-			}
-		}
-		out.WriteByte(raw[i])
-	}
-	return out.Bytes()
-}
-
-func oddNumber(raw []byte) int {
-	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
-		if bytes.HasPrefix(raw, []byte(word)) {
-			return len(word)
-		}
-	}
-	return 0
 }
 
 // timeOf reads a time as we and the reference write it, and as near as can be

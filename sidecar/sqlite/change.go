@@ -110,15 +110,6 @@ func (tx *Tx) Update(id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Even
 	return after, nil
 }
 
-// Run reads a run with all that belongs to it, as this transaction sees it.
-func (tx *Tx) Run(id sidecar.RunID) (*sidecar.Run, error) {
-	run, err := loadRun(tx, id)
-	if err != nil {
-		return nil, err
-	}
-	return &run.Run, nil
-}
-
 // commitRun writes a run and the events that tell of its change.
 func (tx *Tx) commitRun(before *storedRun, after *sidecar.Run, events []sidecar.Event) error {
 	heads := map[sidecar.RunID][]byte{after.ID: after.HeadHash}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
 // What tests from outside need to see.
@@ -43,3 +45,19 @@ func (s *Store) Texts(ctx context.Context) ([]string, error) {
 
 // Fail makes a statement of the running function fail as if by the storage.
 func (tx *Tx) Fail(err error) { tx.fault = errors.Join(tx.fault, err) }
+
+// Query runs a statement that reads and calls scan for each row, whose Scan
+// works as that of sql.Rows.
+func (tx *Tx) Query(text string, scan func(row interface{ Scan(dest ...any) error }) error, args ...any) error {
+	rows, err := tx.query(text, args...)
+	return each(rows, err, func(row scanner) error { return scan(row) })
+}
+
+// Run reads a run with all that belongs to it, as this transaction sees it.
+func (tx *Tx) Run(id sidecar.RunID) (*sidecar.Run, error) {
+	run, err := loadRun(tx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &run.Run, nil
+}

@@ -58,6 +58,9 @@ func damageOf(err error) damage {
 // storageError is what a client is told of err, with the file's path.
 func storageError(path string, err error) *sidecar.Error {
 	reason, hint := reasonOf(codeOf(err))
+	if damageOf(err) == lasting {
+		err = fmt.Errorf("%w: %w", err, sidecar.ErrLasting)
+	}
 	return &sidecar.Error{
 		Code:    sidecar.CodeStorage,
 		Message: fmt.Sprintf("state database %s: %s", path, reason),

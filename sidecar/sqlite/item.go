@@ -3,10 +3,12 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
@@ -97,50 +99,41 @@ func (s *Store) Items(ctx context.Context, filter sidecar.ItemFilter) (sidecar.I
 	return page, nil
 }
 
-// DeleteItem removes an item; false when the scope has none of this id. An
-// unfinished run remembers it, so that a late result does not bring it back.
-func (s *Store) DeleteItem(ctx context.Context, scope sidecar.Scope, id sidecar.ItemID) (bool, error) {
-	var deleted bool
+// DeleteItem removes an item and returns it; nil when the scope has none of
+// this id. It is told as an event of the item's run, which remembers it while it
+// is unfinished, so that a late result does not bring it back.
+func (s *Store) DeleteItem(ctx context.Context, scope sidecar.Scope, id sidecar.ItemID) (*sidecar.Item, error) {
+	var deleted *sidecar.Item
 	err := s.Do(ctx, func(tx *Tx) (err error) {
 		deleted, err = tx.deleteItem(scope, id)
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("delete item %s: %w", id, err)
+		return nil, fmt.Errorf("delete item %s: %w", id, err)
 	}
 	return deleted, nil
 }
 
-func (tx *Tx) deleteItem(scope sidecar.Scope, id sidecar.ItemID) (bool, error) {
-	var owner, run textCell
-	found, err := one(tx, []any{&owner, &run}, "SELECT scope_key, run_id FROM gallery_items WHERE item_id = ?", string(id))
-	if err != nil || !found || sidecar.Scope(owner) != scope {
-		return false, err
+func (tx *Tx) deleteItem(scope sidecar.Scope, id sidecar.ItemID) (*sidecar.Item, error) {
+	var item *sidecar.Item
+	rows, err := tx.query(itemSelect+" WHERE i.item_id = ?", string(id))
+	err = each(rows, err, func(row scanner) (err error) {
+		item, err = scanItem(row)
+		return err
+	})
+	if err != nil || item == nil || item.Scope != scope {
+		return nil, err
 	}
-	if err := tx.forgetItem(sidecar.RunID(run), id); err != nil {
-		return false, err
+	_, err = tx.Update(item.Run, func(r *sidecar.Run) ([]sidecar.Event, error) {
+		return r.DeleteItem(id, time.Now()), nil
+	})
+	if err != nil && !errors.Is(err, sidecar.ErrNotFound) {
+		return nil, err
 	}
+	// An item may have no run, or be in another scope than it.
 	tx.Touch(scope)
 	_, err = tx.Exec("DELETE FROM gallery_items WHERE item_id = ?", string(id))
-	return err == nil, err
-}
-
-// forgetItem lets an unfinished run know that an item of it goes.
-func (tx *Tx) forgetItem(id sidecar.RunID, item sidecar.ItemID) error {
-	var phase textCell
-	_, err := one(tx, []any{&phase}, "SELECT phase FROM run_state WHERE run_id = ?", string(id))
-	if err != nil || phase == "" || sidecar.Phase(phase) == sidecar.PhaseFinished {
-		return err
-	}
-	before, err := loadRun(tx, id)
-	if err != nil {
-		return err
-	}
-	after := clone(&before.Run)
-	if !after.DeleteItem(item) {
-		return nil
-	}
-	return tx.save(before, after)
+	return item, err
 }
 
 func slotsOf(q querier, r *sidecar.Run) ([]sidecar.Slot, error) {

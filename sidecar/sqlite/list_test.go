@@ -156,8 +156,8 @@ func TestItems(t *testing.T) {
 		diff(t, []sidecar.ItemID{"z"}, got)
 	})
 	t.Run("a_cursor_of_a_row_that_is_gone_still_cuts", func(t *testing.T) {
-		if ok, err := store.DeleteItem(context.Background(), "alice", "l"); !ok || err != nil {
-			t.Fatal(ok, err)
+		if item, err := store.DeleteItem(context.Background(), "alice", "l"); item == nil || err != nil {
+			t.Fatal(item, err)
 		}
 		_, got := itemIDs(t, store, sidecar.ItemFilter{Scope: "alice", After: sidecar.Cursor{CreatedAt: birth, ID: "l"}})
 		diff(t, want[3:], got)
@@ -264,8 +264,8 @@ func TestDeleteItem(t *testing.T) {
 	t.Run("a_late_result_does_not_bring_it_back", func(t *testing.T) {
 		store, run := running(t)
 		gone := run.Items[0].ID
-		if ok, err := store.DeleteItem(ctx, "alice", gone); !ok || err != nil {
-			t.Fatal(ok, err)
+		if item, err := store.DeleteItem(ctx, "alice", gone); item == nil || err != nil {
+			t.Fatal(item, err)
 		}
 		apply(t, store, run.ID, sidecar.Signal{Kind: sidecar.SignalFinished})
 		_, got := itemIDs(t, store, sidecar.ItemFilter{Scope: "alice"})
@@ -275,20 +275,53 @@ func TestDeleteItem(t *testing.T) {
 	t.Run("that_of_a_finished_run_goes_alone", func(t *testing.T) {
 		store, run := running(t)
 		run = apply(t, store, run.ID, sidecar.Signal{Kind: sidecar.SignalFinished})
-		if ok, err := store.DeleteItem(ctx, "alice", run.Items[0].ID); !ok || err != nil {
-			t.Fatal(ok, err)
+		if item, err := store.DeleteItem(ctx, "alice", run.Items[0].ID); item == nil || err != nil {
+			t.Fatal(item, err)
 		}
 		got := read(t, store, run.ID)
-		if len(got.Items) != 1 || len(got.Deleted) != 0 || got.Revision != run.Revision {
+		if len(got.Items) != 1 || len(got.Deleted) != 0 || !got.UpdatedAt.Equal(run.UpdatedAt) {
 			t.Errorf("got %+v", got)
 		}
+		sound(t, store)
+	})
+	t.Run("it_is_told", func(t *testing.T) {
+		store, run := running(t)
+		for _, ended := range []bool{false, true} {
+			if ended {
+				run = apply(t, store, run.ID, sidecar.Signal{Kind: sidecar.SignalFinished})
+			}
+			id := run.Items[0].ID
+			if item, err := store.DeleteItem(ctx, "alice", id); item == nil || item.ID != id || err != nil {
+				t.Fatal(item, err)
+			}
+			records, err := store.Events(ctx, "alice", run.ID, store.Head()-1, 0)
+			if err != nil || len(records) != 1 {
+				t.Fatalf("%d events, %v", len(records), err)
+			}
+			var told struct {
+				Revision int64
+				Type     sidecar.EventType
+				Targets  map[string]json.RawMessage
+			}
+			if err := json.Unmarshal(records[0].JSON, &told); err != nil {
+				t.Fatal(err)
+			}
+			if told.Type != sidecar.EventRunProgress || told.Revision != run.Revision+1 || string(told.Targets["items/"+string(id)]) != "null" {
+				t.Errorf("told as %s", records[0].JSON)
+			}
+			run = read(t, store, run.ID)
+			if run.Revision != told.Revision {
+				t.Errorf("revision %d after event %d", run.Revision, told.Revision)
+			}
+		}
+		sound(t, store)
 	})
 	t.Run("another_scopes_item_stays", func(t *testing.T) {
 		store, run := running(t)
 		version := store.Version("alice")
 		for scope, id := range map[sidecar.Scope]sidecar.ItemID{"bobby": run.Items[0].ID, "alice": "gallery_none"} {
-			if ok, err := store.DeleteItem(ctx, scope, id); ok || err != nil {
-				t.Error(scope, ok, err)
+			if item, err := store.DeleteItem(ctx, scope, id); item != nil || err != nil {
+				t.Error(scope, item, err)
 			}
 		}
 		diff(t, run, read(t, store, run.ID))
@@ -299,8 +332,8 @@ func TestDeleteItem(t *testing.T) {
 	t.Run("the_scopes_version_grows", func(t *testing.T) {
 		store, run := running(t)
 		alice, bobby := store.Version("alice"), store.Version("bobby")
-		if ok, err := store.DeleteItem(ctx, "alice", run.Items[0].ID); !ok || err != nil {
-			t.Fatal(ok, err)
+		if item, err := store.DeleteItem(ctx, "alice", run.Items[0].ID); item == nil || err != nil {
+			t.Fatal(item, err)
 		}
 		if store.Version("alice") <= alice || store.Version("bobby") != bobby {
 			t.Error("versions are wrong")
@@ -309,8 +342,8 @@ func TestDeleteItem(t *testing.T) {
 	t.Run("an_item_of_nobodys_run_goes", func(t *testing.T) {
 		store := fresh(t)
 		itemRow(t, store, "alice", "orphan", "x")
-		if ok, err := store.DeleteItem(ctx, "alice", "orphan"); !ok || err != nil {
-			t.Fatal(ok, err)
+		if item, err := store.DeleteItem(ctx, "alice", "orphan"); item == nil || err != nil {
+			t.Fatal(item, err)
 		}
 		if n := count(t, store, "SELECT count(*) FROM gallery_items"); n != 0 {
 			t.Errorf("%d items", n)

@@ -23,8 +23,8 @@ func busy(t *testing.T, store *sqlite.Store, from int) {
 		run = apply(t, store, run.ID, sidecar.Signal{Kind: sidecar.SignalHanding}, accepted(),
 			sidecar.Signal{Kind: sidecar.SignalNodeStarted, Node: sidecar.NodeRef{ID: "1"}},
 			sidecar.Signal{Kind: sidecar.SignalNodeFinished, Node: sidecar.NodeRef{ID: "1"}})
-		if ok, err := store.DeleteItem(ctx, "alice", run.Items[0].ID); !ok || err != nil {
-			t.Fatal(ok, err)
+		if item, err := store.DeleteItem(ctx, "alice", run.Items[0].ID); item == nil || err != nil {
+			t.Fatal(item, err)
 		}
 		if n > from {
 			apply(t, store, run.ID, sidecar.Signal{Kind: sidecar.SignalCancel})

@@ -66,8 +66,8 @@ func TestSnapshotsSurvive(t *testing.T) {
 				t.Fatalf("-returned +read:\n%s", d)
 			}
 			if len(got.Items) > 0 && rapid.IntRange(0, 9).Draw(t, "delete") == 0 {
-				if ok, err := store.DeleteItem(ctx, "alice", got.Items[0].ID); !ok || err != nil {
-					t.Fatal(ok, err)
+				if item, err := store.DeleteItem(ctx, "alice", got.Items[0].ID); item == nil || err != nil {
+					t.Fatal(item, err)
 				}
 			}
 		}

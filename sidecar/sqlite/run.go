@@ -257,7 +257,7 @@ func (s *Store) Blob(ctx context.Context, digest sidecar.Digest) ([]byte, error)
 		return err
 	})
 	if err == nil && sidecar.DigestOf(data) != digest {
-		err = refusal(s.path, "the data of a blob no longer fits its digest", "Run it again, or put a backup in its place.", nil)
+		err = refusal(s.path, "the data of a blob no longer fits its digest", "Run it again, or put a backup in its place.", sidecar.ErrLasting)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read blob %s: %w", digest, err)

@@ -38,13 +38,6 @@ func (tx *Tx) Exec(text string, args ...any) (sql.Result, error) {
 	return result, tx.note(err)
 }
 
-// Query runs a statement that reads and calls scan for each row, whose Scan
-// works as that of [sql.Rows].
-func (tx *Tx) Query(text string, scan func(row interface{ Scan(dest ...any) error }) error, args ...any) error {
-	rows, err := tx.query(text, args...)
-	return each(rows, err, func(row scanner) error { return scan(row) })
-}
-
 func (tx *Tx) query(text string, args ...any) (*sql.Rows, error) {
 	if tx.fault != nil {
 		return nil, tx.fault

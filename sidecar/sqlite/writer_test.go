@@ -206,6 +206,20 @@ func TestGroups(t *testing.T) {
 		}
 	})
 
+	bubble(t, "who_writes_nothing_does_not_end_the_trouble", func(t *testing.T) {
+		store := fresh(t)
+		do := func(change func(*sqlite.Tx) error) error { return store.Do(context.Background(), change) }
+		if do(func(tx *sqlite.Tx) error { tx.Fail(errors.New("broken")); return nil }) == nil {
+			t.Fatal("nothing failed")
+		}
+		if err := do(func(*sqlite.Tx) error { return nil }); err != nil || store.Trouble() == nil {
+			t.Errorf("got %v, trouble %v", err, store.Trouble())
+		}
+		if err := do(func(tx *sqlite.Tx) error { return note(tx, "a") }); err != nil || store.Trouble() != nil {
+			t.Errorf("got %v, trouble %v", err, store.Trouble())
+		}
+	})
+
 	bubble(t, "a_wrong_statement_is_the_callers_error", func(t *testing.T) {
 		store := fresh(t)
 		errs := together(t, store,

@@ -42,7 +42,6 @@ var ErrTooLarge = errors.New("the file is too large")
 // of its own.
 type Folder struct {
 	root    *os.Root
-	dir     string
 	buffers sync.Pool // of *[bufferSize]byte
 }
 
@@ -65,7 +64,7 @@ func Open(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open upload folder: %w", err)
 	}
-	f := &Folder{root: root, dir: dir, buffers: sync.Pool{New: func() any { return new([bufferSize]byte) }}}
+	f := &Folder{root: root, buffers: sync.Pool{New: func() any { return new([bufferSize]byte) }}}
 	if err := errors.Join(f.sweep(), f.tryWriting()); err != nil {
 		return nil, errors.Join(fmt.Errorf("open upload folder: %w", err), root.Close())
 	}
@@ -74,9 +73,6 @@ func Open(dir string) (*Folder, error) {
 
 // Close releases the folder. Files that Open returned stay usable.
 func (f *Folder) Close() error { return f.root.Close() }
-
-// Dir is where the folder is.
-func (f *Folder) Dir() string { return f.dir }
 
 func (f *Folder) tryWriting() error {
 	file, err := f.create()

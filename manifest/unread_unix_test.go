@@ -1,0 +1,76 @@
+//go:build unix
+
+package manifest_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+// withoutFiles calls f while this process can open no file.
+func withoutFiles(t *testing.T, f func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	none := was
+	none.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Skip(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
+}
+
+func TestFilesThatCannotBeReadForAWhile(t *testing.T) {
+	files := map[string]string{"pyproject.toml": declare("w", ""), "workflow_api/g.json": `{"1":{"class_type":"A"}}`}
+	resting := func(t *testing.T) *manifest.Catalog {
+		env, err := manifest.Locate(write(t, files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return manifest.OpenAt(env, func() time.Time { return time.Now().Add(time.Hour) })
+	}
+	t.Run("contracts", func(t *testing.T) {
+		c := resting(t)
+		withoutFiles(t, func() {
+			if len(c.Snapshot().Faults) != 1 {
+				t.Error("the file was read")
+			}
+		})
+		if s := c.Snapshot(); len(s.Faults) > 0 || len(s.Contracts()) != 1 {
+			t.Errorf("afterwards: %v", s.Faults)
+		}
+	})
+	t.Run("digest", func(t *testing.T) {
+		c := resting(t)
+		withoutFiles(t, func() {
+			if digest := c.Digest(); digest != "" {
+				t.Errorf("digest of nothing: %s", digest)
+			}
+		})
+		if want := resting(t).Digest(); c.Digest() != want || want == "" {
+			t.Errorf("afterwards %q, want %q", c.Digest(), want)
+		}
+	})
+	t.Run("graphs", func(t *testing.T) {
+		c := resting(t)
+		c.Snapshot()
+		withoutFiles(t, func() {
+			if len(c.Snapshot().Diagnose()) != 1 {
+				t.Error("the graph was read")
+			}
+		})
+		if faults := c.Snapshot().Diagnose(); len(faults) > 0 {
+			t.Errorf("afterwards: %v", faults)
+		}
+	})
+}
