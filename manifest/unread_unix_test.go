@@ -32,7 +32,8 @@ func withoutFiles(t *testing.T, f func()) {
 
 func TestFilesThatCannotBeReadForAWhile(t *testing.T) {
 	files := map[string]string{"pyproject.toml": declare("w", ""), "workflow_api/g.json": `{"1":{"class_type":"A"}}`}
-	resting := func(t *testing.T) *manifest.Catalog {
+	alone := map[string]string{"pyproject.toml": files["pyproject.toml"]}
+	resting := func(t *testing.T, files map[string]string) *manifest.Catalog {
 		env, err := manifest.Locate(write(t, files))
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +41,7 @@ func TestFilesThatCannotBeReadForAWhile(t *testing.T) {
 		return manifest.OpenAt(env, func() time.Time { return time.Now().Add(time.Hour) })
 	}
 	t.Run("contracts", func(t *testing.T) {
-		c := resting(t)
+		c := resting(t, files)
 		withoutFiles(t, func() {
 			if len(c.Snapshot().Faults) != 1 {
 				t.Error("the file was read")
@@ -51,18 +52,29 @@ func TestFilesThatCannotBeReadForAWhile(t *testing.T) {
 		}
 	})
 	t.Run("digest", func(t *testing.T) {
-		c := resting(t)
+		c := resting(t, files)
 		withoutFiles(t, func() {
 			if digest := c.Digest(); digest != "" {
 				t.Errorf("digest of nothing: %s", digest)
 			}
 		})
-		if want := resting(t).Digest(); c.Digest() != want || want == "" {
+		if want := resting(t, files).Digest(); c.Digest() != want || want == "" {
+			t.Errorf("afterwards %q, want %q", c.Digest(), want)
+		}
+	})
+	t.Run("digest_of_one_file", func(t *testing.T) {
+		c := resting(t, alone)
+		withoutFiles(t, func() {
+			if digest := c.Digest(); digest != "" {
+				t.Errorf("digest of nothing: %s", digest)
+			}
+		})
+		if want := resting(t, alone).Digest(); c.Digest() != want || want == "" {
 			t.Errorf("afterwards %q, want %q", c.Digest(), want)
 		}
 	})
 	t.Run("graphs", func(t *testing.T) {
-		c := resting(t)
+		c := resting(t, files)
 		c.Snapshot()
 		withoutFiles(t, func() {
 			if len(c.Snapshot().Diagnose()) != 1 {

@@ -66,10 +66,7 @@ func TestCancel(t *testing.T) {
 				r.submit(a)
 				r.await(a, sidecar.PlaceExecuting)
 				r.submit(b)
-				if err := r.exec.Cancel(r.Context(), a); err != nil {
-					r.Fatal(err)
-				}
-				r.await(a, sidecar.PlaceStopped)
+				r.interrupt(a)
 				r.await(b, sidecar.PlaceDone)
 			})
 		})
@@ -163,9 +160,7 @@ func TestCancelRefused(t *testing.T) {
 				r.await(b, sidecar.PlaceExecuting)
 				r.submit(a)
 				if c.running {
-					if err := r.exec.Cancel(r.Context(), b); err != nil {
-						r.Fatal(err)
-					}
+					r.interrupt(b)
 					r.await(a, sidecar.PlaceExecuting)
 				}
 				release := r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Method: http.MethodPost, Route: c.route, Status: 500, Body: "no"})

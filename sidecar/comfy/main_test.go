@@ -222,6 +222,22 @@ func (r *rig) await(j sidecar.Job, want sidecar.Place) sidecar.Sighting {
 	}
 }
 
+// interrupt cancels a running prompt until it has stopped: ComfyUI loses an interrupt
+// that comes between taking a prompt and beginning it.
+func (r *rig) interrupt(j sidecar.Job) {
+	r.Helper()
+	for range 10 {
+		if err := r.exec.Cancel(r.Context(), j); err != nil {
+			r.Fatal(err)
+		}
+		r.pass(150 * time.Millisecond)
+		if seen := r.look(j); seen.Place == sidecar.PlaceStopped {
+			return
+		}
+	}
+	r.Fatal("the prompt does not stop")
+}
+
 // pass lets time go by in the bubble.
 func (r *rig) pass(d time.Duration) {
 	timer := time.NewTimer(d)

@@ -43,7 +43,7 @@ func (e *Executor) greet(ctx context.Context, job sidecar.Job) error {
 	if e.link.connected() {
 		return nil
 	}
-	if _, err := e.http.call(ctx, exchange{method: http.MethodGet, path: "/prompt"}); err != nil {
+	if _, err := e.http.call(ctx, exchange{method: http.MethodGet, path: "/features"}); err != nil {
 		return e.http.unreachable(fmt.Errorf("submit %s: %w", job.Run, err))
 	}
 	return nil
