@@ -32,11 +32,11 @@ func (r *rig) isCancelled(run *sidecar.Run) {
 // queueEmpty: nothing is left in ComfyUI's queue.
 func (r *rig) queueEmpty() {
 	r.Helper()
-	h, err := r.exec.Health(context.Background())
-	must(r, err)
-	if h.Queue != 0 {
-		r.Errorf("%d prompts are left in ComfyUI", h.Queue)
-	}
+	r.until("nothing is left in ComfyUI's queue", func() bool {
+		h, err := r.exec.Health(context.Background())
+		must(r, err)
+		return h.Queue == 0
+	})
 }
 
 func TestCancel(t *testing.T) {

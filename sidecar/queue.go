@@ -43,11 +43,11 @@ func (q *queue) learn(run *Run, answered bool) bool {
 	return true
 }
 
-func (q *queue) push(run *Run, answered bool) {
+func (q *queue) push(run *Run, answered bool) bool {
 	q.mu.Lock()
 	if !q.learn(run, answered) {
 		q.mu.Unlock()
-		return
+		return false
 	}
 	if len(q.waiting[run.Session]) == 0 {
 		q.turns = append(q.turns, run.Session)
@@ -58,6 +58,7 @@ func (q *queue) push(run *Run, answered bool) {
 	}
 	q.mu.Unlock()
 	q.bell.Ring()
+	return true
 }
 
 // pop takes the next run and its place in the window; false when the window

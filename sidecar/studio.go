@@ -135,19 +135,21 @@ func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
 	if err != nil {
 		return fmt.Errorf("read unfinished runs: %w", err)
 	}
+	count := 0
 	for _, run := range runs {
 		switch {
 		case run.Phase == PhaseHeld:
 		case run.Attempt > 0 || run.Accepted || run.Status.Terminal():
 			if s.queue.take(run) {
+				count++
 				s.startFollowing(ctx, g, run.ID)
 			}
-		default:
-			s.queue.push(run, true)
+		case s.queue.push(run, true):
+			count++
 		}
 	}
-	if len(runs) > 0 {
-		s.log.Info("took up unfinished runs", "count", len(runs))
+	if count > 0 {
+		s.log.Info("took up unfinished runs", "count", count)
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ var imports = map[string]map[string]string{
 	},
 	"sidecar/artifact": {
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
+		"golang.org/x/sys/unix":              "names are synced, where folders can be",
 	},
 	"sidecar/upload": {
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",

@@ -154,6 +154,7 @@ type tab struct {
 
 	mu     sync.Mutex
 	faults []string
+	asked  []string // requests, for those who look for a fault
 	grace  []string // parts of addresses that may fail
 }
 
@@ -192,6 +193,7 @@ func (p *tab) hear(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		address := e.Request.URL
+		p.remember(e.Request.Method + " " + address)
 		if !strings.HasPrefix(address, p.home) && !strings.HasPrefix(address, "blob:") && !strings.HasPrefix(address, "data:") {
 			p.note("a request to %s", address)
 		}
@@ -216,6 +218,12 @@ func (p *tab) noteAt(address, format string, args ...any) {
 	}
 }
 
+func (p *tab) remember(request string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, request)
+}
+
 // mayFail excuses answers that say no at addresses with such a part.
 func (p *tab) mayFail(part string) {
 	p.mu.Lock()
@@ -225,7 +233,7 @@ func (p *tab) mayFail(part string) {
 
 func (p *tab) judge() {
 	p.mu.Lock()
-	faults := slices.Clone(p.faults)
+	faults, asked := slices.Clone(p.faults), slices.Clone(p.asked)
 	p.mu.Unlock()
 	for _, f := range faults {
 		p.t.Error(f)
@@ -234,7 +242,7 @@ func (p *tab) judge() {
 		ctx, stop := context.WithTimeout(p.ctx, 5*time.Second)
 		defer stop()
 		words, err := chromedp.Run(ctx, chromedp.Evaluate[string](diagnosis, chromedp.EvalAwaitPromise))
-		p.t.Logf("the page says (%v):\n%s", err, words)
+		p.t.Logf("the page says (%v):\n%s\nit asked for:\n%s", err, words, strings.Join(asked, "\n"))
 	}
 }
 

@@ -278,18 +278,24 @@ func comfyAway(t *testing.T, browser context.Context) {
 	s := startStage(t)
 	p := openTab(t, browser, s.url, "/", 1400, 900)
 	p.ready()
+	// Whether ComfyUI went is only noticed by one that was heard before.
+	s.fake.Hold()
+	p.runSmall()
+	p.until("ComfyUI is heard", `document.querySelector(".is-live .what b")?.textContent === "Demo Painter"`)
+	s.fake.Release()
+	p.finished()
 	back := s.fake.Fault(comfyfake.Fault{Kind: comfyfake.Refuse})
 	defer back()
 	s.fake.DropSockets()
 	p.until("the page says so", `document.querySelector(".banner b")?.textContent === "ComfyUI does not answer." && document.querySelector(".pill").ariaLabel === "ComfyUI is away"`)
-	p.runSmall()
+	p.press("\r", ctrl)
 	p.until("running says so and keeps the inputs", `document.querySelector(".note.is-bad").textContent === "ComfyUI still does not answer. Your inputs are kept."`)
-	p.until("nothing failed", `!document.querySelector(".tile, .fault")`)
+	p.until("nothing failed", `!document.querySelector(".tile.is-fault, .fault")`)
 	back()
 	p.run(`document.querySelector(".banner .btn")?.click()`) // it may be gone by itself
 	p.until("the banner goes", `!document.querySelector(".banner") && document.querySelector(".pill").ariaLabel === "ComfyUI ready"`)
 	p.press("\r", ctrl)
-	p.finished()
+	p.until("it runs again", `document.querySelectorAll(".tile img.pic").length === 2`)
 }
 
 func changedOnDisk(t *testing.T, browser context.Context) {

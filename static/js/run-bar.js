@@ -73,6 +73,7 @@ class RunBar extends StudioElement {
   }
   refused(e) {
     if (store.runs.get(e.runID)?.status === "cancelled") return;   // by the person, faster than the answer
+    if (e.status >= 500) refreshHealth();
     const others = form.refuse(e);
     if (e.runID && e.status < 500) store.refuse(e.runID);
     if (form.faulty.length) this.lookAtFault();

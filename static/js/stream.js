@@ -21,6 +21,7 @@ let source, lastID = "", attempt = 0, timer = 0, opens = 0;
 export function start() {
   setInterval(() => { if (store.active.length || store.link.state === "lost") store.change("clock"); }, 1000);
   addEventListener("online", tryNow);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshHealth(); });
   refresh().gallery.then(connect);   // with the session that this answer gave
 }
 
