@@ -15,7 +15,7 @@ const WIDE = 1.5;   // the shape of a stage that does not know its picture yet
 
 // What is being made, or what was made last, or what the person chose.
 class RunStage extends StudioElement {
-  static topics = ["show", "runs", "items", "progress", "clock", "contracts"];
+  static topics = ["current", "show", "runs", "items", "progress", "clock", "contracts"];
 
   render() {
     const { run, item } = store.onStage;

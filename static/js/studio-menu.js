@@ -26,7 +26,13 @@ class StudioMenu extends HTMLElement {
     if (!options.keepFocus) (this.querySelector("input, .is-active, .item:not([aria-disabled])") ?? this).focus();
     if (anchor.ariaExpanded !== null) anchor.setAttribute("aria-expanded", "true");
   }
-  close() { if (this.isOpen) this.hidePopover(); }
+  // close gives the focus back at once: the next key must not go to what is out of sight.
+  close() {
+    if (!this.isOpen) return;
+    const mine = this.contains(document.activeElement);
+    this.hidePopover();
+    if (mine && !this.options.keepFocus) this.anchor.focus();
+  }
 
   #closed() {
     const { anchor, options } = this;
