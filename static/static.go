@@ -1,7 +1,7 @@
 // Package static holds the web panel: plain HTML, CSS and ES modules, served as they are.
 //
 // The server fills two placeholders of index.html before it sends it: __STUDIO_BASE__, the path of
-// the panel with a trailing slash, and __STUDIO_CONFIG__, a JSON object with apiBase, uiBase,
+// these files with a trailing slash, and __STUDIO_CONFIG__, a JSON object with apiBase, uiBase,
 // environment and version. Both go into attributes and must be escaped for HTML.
 package static
 

@@ -107,6 +107,27 @@ func underPrefix(t *testing.T, browser context.Context) {
 	}
 }
 
+func signInAndOut(t *testing.T, browser context.Context) {
+	s := startStage(t, func(f *serveFlags) { f.Token = "open sesame" })
+	p := openTab(t, browser, s.url, "/", 1000, 800, s.url) // 401 is an answer here
+	p.until("the token is asked for", `document.activeElement.id === "passcode"`)
+	p.press("open sesame\r")
+	p.ready()
+	p.runSmall()
+	p.finished()
+	p.click(`.bar [data-act="menu"]:not(.only-narrow)`)
+	p.run(`[...document.querySelectorAll("studio-menu .item")].find((e) => e.textContent === "Sign out").click()`)
+	p.until("it is asked for again", `document.querySelector("#passcode")`)
+
+	// A page that was signed out elsewhere asks for the token by itself.
+	p.run(`document.querySelector("#passcode").focus()`)
+	p.press("open sesame\r")
+	p.ready()
+	p.text(`fetch("/studio-session", { method: "DELETE" }).then((a) => a.status)`)
+	p.press("\r", ctrl)
+	p.until("the next request leads to the form", `document.querySelector("#passcode")`)
+}
+
 func inFrame(t *testing.T, browser context.Context) {
 	s := startStage(t, prefixed)
 	d := openDoor(t, s.url, true)

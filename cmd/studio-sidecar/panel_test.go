@@ -32,6 +32,7 @@ func TestPanel(t *testing.T) {
 		{"comfyui_away_is_told_and_recovers", comfyAway},
 		{"contracts_changed_on_disk_appear", changedOnDisk},
 		{"largest_seed_reaches_comfyui_as_typed", largestSeed},
+		{"token_is_asked_for_and_given_up", signInAndOut},
 		{"works_under_a_prefix", underPrefix},
 		{"is_a_sidebar_in_a_frame", inFrame},
 		{"first_paint_keeps_places", firstPaint},
@@ -131,8 +132,8 @@ func reload(t *testing.T, browser context.Context) {
 
 func queueAndCancel(t *testing.T, browser context.Context) {
 	s := startStage(t)
-	p := openTab(t, browser, s.url, "/", 1400, 900)
-	p.mayFail("/run") // cancelled before it is answered, a run answers no
+	// Cancelled before it is answered, a run answers no.
+	p := openTab(t, browser, s.url, "/", 1400, 900, "/run")
 	p.ready()
 	s.fake.Hold()
 	p.runSmall()
@@ -186,8 +187,7 @@ func deleteAndUndo(t *testing.T, browser context.Context) {
 
 func inputFaults(t *testing.T, browser context.Context) {
 	s := startStage(t)
-	p := openTab(t, browser, s.url, "/", 1400, 900)
-	p.mayFail("/run")
+	p := openTab(t, browser, s.url, "/", 1400, 900, "/run")
 	p.ready()
 	p.fill("steps", "99")
 	p.press("\r", ctrl)

@@ -1,6 +1,7 @@
 // Requests to the server. Everything that is not a 2xx is thrown as an ApiError.
 
 import { api } from "./config.js";
+import { load, save } from "./drafts.js";
 import { read, write } from "./json.js";
 import { t } from "./words.js";
 
@@ -19,6 +20,7 @@ export class ApiError extends Error {
 }
 
 const TIMEOUT = 30_000;
+const RETRIES = 5;
 
 // Who comes without a session is given one. Requests sent together would be given one each, and
 // the last to be answered would win: so the first goes alone.
@@ -33,7 +35,27 @@ function afterFirst(send) {
 
 export const request = (...args) => afterFirst(() => send(...args));
 
-async function send(method, path, body, options = {}) {
+// send asks again while the environment is being changed by somebody else.
+async function send(...args) {
+  for (let left = RETRIES; ; left--) {
+    try {
+      return await ask(...args);
+    } catch (e) {
+      if (e.status === 401) signIn();
+      if (e.code !== "environment_busy" || !left) throw e;
+      await new Promise((done) => setTimeout(done, 1000 * (Number(e.retryAfter) || 1)));
+    }
+  }
+}
+
+// signIn loads the page anew: the server shows its form instead. Not twice in a row, should it not.
+function signIn() {
+  if (Date.now() - load("signin", 0) < 10_000) return;
+  save("signin", Date.now());
+  location.reload();
+}
+
+async function ask(method, path, body, options = {}) {
   let answer, text;
   try {
     answer = await fetch(api(path), {
@@ -64,6 +86,7 @@ export const health = () => send("GET", "health");
 export const contracts = () => send("GET", "contracts");
 export const activeRuns = () => request("GET", "runs?active=true");
 export const run = (id) => request("GET", `runs/${part(id)}`);
+export const signOut = () => request("DELETE", "studio-session");
 export const launch = (c, inputs) => request("POST", `contracts/${part(c.workflow)}/${part(c.contract)}/run`, { inputs, wait: false });
 export const cancel = (id) => request("POST", `runs/${part(id)}/cancel`, {});
 export const gallery = (limit, cursor) => request("GET", `gallery?limit=${limit}` + (cursor ? `&cursor=${part(cursor)}` : ""));

@@ -5,6 +5,7 @@ const given = document.querySelector('meta[name="studio-config"]').content;
 const values = given.startsWith("{") ? JSON.parse(given) : {};
 
 export const environment = values.environment ?? "";
+export const mustSignIn = values.authMode === "endpoint";
 export const version = values.version ?? "";
 const apiBase = new URL((values.apiBase ?? ".").replace(/\/*$/, "/"), document.baseURI);
 

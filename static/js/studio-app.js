@@ -1,4 +1,5 @@
-import { environment } from "./config.js";
+import { signOut } from "./api.js";
+import { environment, mustSignIn } from "./config.js";
 import "./contract-picker.js";
 import { attr, h, icon, text } from "./dom.js";
 import { load, save } from "./drafts.js";
@@ -38,6 +39,7 @@ class StudioApp extends StudioElement {
     for (const el of this.querySelectorAll("[data-say]")) { attr(el, "aria-label", t(el.dataset.say)); el.title = t(el.dataset.say); }
     for (const el of this.querySelectorAll('[data-act="menu"]')) el.addEventListener("click", () => this.menu(el));
     this.querySelector('[data-act="keys"]').addEventListener("click", keysSheet);
+    this.querySelector(".skip").href = location.pathname + "#make";   // not of the base address
     this.querySelector(".skip").addEventListener("click", (e) => { e.preventDefault(); store.setView("make"); this.querySelector("#make").focus(); });
     this.buildTabs();
     addEventListener("keydown", onKey);
@@ -105,6 +107,7 @@ class StudioApp extends StudioElement {
       item(icon("side"), t("menu.right"), flip, { checked: this.dataset.side === "right", cls: "wide-only" }),
       item(icon("wide"), t("menu.wide"), widen, { checked: store.wide, cls: "wide-only", key: "G" }),
       h("hr"), item(icon("keyb"), t("menu.keys"), keysSheet, { key: "?" }),
+      ...(mustSignIn ? [item(icon("lock"), t("menu.out"), () => signOut().catch(() => {}).then(() => location.reload()))] : []),
       ...(this.embedded ? [item(icon("pop"), t("menu.tab"), () => open(location.href, "_blank", "noopener"))] : []),
     ], { role: "menu" });
   }

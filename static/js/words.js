@@ -247,6 +247,7 @@ const words = {
   "menu.right": "Form on the right",
   "menu.wide": "Gallery over the whole page",
   "menu.keys": "Keyboard",
+  "menu.out": "Sign out",
   "menu.tab": "Open in a tab of its own",
   "keys.anywhere": "Anywhere",
   "keys.gallery": "Gallery",
