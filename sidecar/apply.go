@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
@@ -147,48 +146,6 @@ func (t *transition) start() {
 	t.phase(PhaseExecuting)
 }
 
-func (t *transition) node(sig Signal) {
-	r := t.run
-	if r.Phase == PhaseQueued {
-		t.start()
-	}
-	switch sig.Kind {
-	case SignalCached:
-		for _, ref := range sig.Nodes {
-			if n := r.nodeRun(ref); n.StartedAt.IsZero() {
-				n.Cached, n.StartedAt, n.FinishedAt = true, t.now, t.now
-				t.nodeChanged(EventNodeFinished, n)
-			}
-		}
-	case SignalNodeStarted:
-		if n := r.nodeRun(sig.Node); n.StartedAt.IsZero() {
-			n.StartedAt = t.now
-			t.nodeChanged(EventNodeStarted, n)
-		}
-	case SignalNodeFinished:
-		if n := r.nodeRun(sig.Node); n.FinishedAt.IsZero() {
-			if n.StartedAt.IsZero() {
-				n.StartedAt = t.now
-			}
-			n.FinishedAt, n.Error = t.now, sig.Node.Error
-			t.nodeChanged(EventNodeFinished, n)
-		}
-	}
-}
-
-// nodeRun finds or adds the node run of ref in the current attempt.
-func (r *Run) nodeRun(ref NodeRef) *NodeRun {
-	for i := range r.Nodes {
-		if r.Nodes[i].Node == ref.ID && r.Nodes[i].Attempt == r.Attempt {
-			return &r.Nodes[i]
-		}
-	}
-	r.Nodes = append(r.Nodes, NodeRun{
-		Node: ref.ID, Attempt: r.Attempt, Class: ref.Class, Title: ref.Title, Parent: ref.Parent,
-	})
-	return &r.Nodes[len(r.Nodes)-1]
-}
-
 func (t *transition) finish(sig Signal) {
 	r := t.run
 	r.Status, r.Outcome = StatusCompleted, OutcomeCompleted
@@ -311,16 +268,6 @@ func (t *transition) refusedCancel(f *Failure) {
 	t.phase(PhaseCancelling)
 }
 
-// closeNodes ends what was running when the run ended.
-func (t *transition) closeNodes() {
-	for i := range t.run.Nodes {
-		if n := &t.run.Nodes[i]; n.FinishedAt.IsZero() {
-			n.FinishedAt = t.now
-			t.targets.node(n)
-		}
-	}
-}
-
 func (t *transition) phase(p Phase) {
 	t.run.Phase = p
 	t.changed = true
@@ -354,14 +301,6 @@ func (t *transition) item(item Item) {
 	t.targets.item(&item)
 }
 
-func (t *transition) nodeChanged(kind EventType, n *NodeRun) {
-	t.targets.node(n)
-	t.changed = true
-	if t.kind == "" {
-		t.kind = kind
-	}
-}
-
 // emit writes what was touched since the last event down as one event with a
 // revision of its own.
 func (t *transition) emit(kind EventType) {
@@ -382,26 +321,3 @@ func (t *transition) commit() []Event {
 	t.emit(t.kind)
 	return t.events
 }
-
-// DeleteItem removes an item of the run and returns the event that tells of it;
-// none when there is no such item. While the run is unfinished the deletion is
-// remembered, so that a late result does not bring it back. It is no step of the
-// run: UpdatedAt stays.
-func (r *Run) DeleteItem(id ItemID, now time.Time) []Event {
-	i := slices.IndexFunc(r.Items, func(item Item) bool { return item.ID == id })
-	if i < 0 {
-		return nil
-	}
-	r.Items = slices.Delete(r.Items, i, i+1)
-	if r.Phase != PhaseFinished {
-		r.Deleted = append(r.Deleted, id)
-	}
-	updated := r.UpdatedAt
-	t := transition{run: r, now: now.UTC().Truncate(time.Millisecond)}
-	t.targets.gone("items/" + string(id))
-	t.emit(EventRunProgress)
-	r.UpdatedAt = updated
-	return t.events
-}
-
-func (r *Run) itemDeleted(id ItemID) bool { return slices.Contains(r.Deleted, id) }
