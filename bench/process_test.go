@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 )
 
 func startRaw(t *testing.T, bodies map[string]string) *process {
@@ -51,9 +53,7 @@ func TestProcess_is_gone_after_stop(t *testing.T) {
 }
 
 func TestProcess_tells_its_memory(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("memory is read from /proc")
-	}
+	need.That(t, runtime.GOOS == "linux", "the memory of a process in /proc")
 	p := startRaw(t, map[string]string{})
 	before, err := p.calm()
 	if err != nil {

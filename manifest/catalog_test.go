@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
 
@@ -258,9 +259,7 @@ func git(t *testing.T, dir string, args ...string) {
 }
 
 func TestRef(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	need.Command(t, "git")
 	dir := write(t, map[string]string{".cec/pyproject.toml": declare("w", "")})
 	cec := filepath.Join(dir, ".cec")
 	git(t, dir, "init", "-q")

@@ -42,7 +42,7 @@ func FuzzRunBody(f *testing.F) {
 	must(f, r.fake.Close()) // nothing is to run here
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if bytes.Contains(body, []byte("wait")) && bytes.Contains(body, []byte("true")) {
-			t.Skip("a wait takes its time")
+			return // a wait takes its time
 		}
 		req := httptest.NewRequest("POST", runPath, bytes.NewReader(body))
 		req.Header.Set("X-ComfyGit-Studio-Session", "fuzz")

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 	"github.com/comfygit-ai/studio-sidecar/static"
 )
 
@@ -163,10 +164,7 @@ func TestWords(t *testing.T) {
 
 // TestScripts runs the tests written in JavaScript, where Node is at hand.
 func TestScripts(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("node is not installed")
-	}
+	node := need.Command(t, "node")
 	out, err := exec.CommandContext(t.Context(), node, "--test", "testdata/").CombinedOutput()
 	if err != nil {
 		t.Errorf("node --test: %v\n%s", err, out)

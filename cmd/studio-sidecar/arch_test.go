@@ -84,7 +84,8 @@ var imports = map[string]map[string]string{
 		"sidecar/protocol":           "what two sidecars say to each other",
 		"golang.org/x/sync/errgroup": "owns the goroutines that call back",
 	},
-	"static": {},
+	"static":        {},
+	"internal/need": {},
 	"cmd/studio-sidecar": {
 		"sidecar/upload": "wiring", "manifest": "wiring", "manifest/watch": "wiring", "sidecar": "wiring", "sidecar/sqlite": "wiring",
 		"sidecar/artifact": "wiring", "sidecar/comfy": "wiring", "sidecar/protocol": "wiring", "sidecar/worker": "wiring", "sidecar/comfyfake": "the demo's ComfyUI",
@@ -252,7 +253,7 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 	}
 }
 
-func TestNothingSleepsOrExits(t *testing.T) {
+func TestNothingSleepsSkipsOrExits(t *testing.T) {
 	set, files := sources(t)
 	for _, s := range files {
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -269,6 +270,8 @@ func TestNothingSleepsOrExits(t *testing.T) {
 			case !ok:
 			case pkg.Name == "time" && sel.Sel.Name == "Sleep":
 				t.Errorf("%s sleeps; wait for what is wanted", set.Position(call.Pos()))
+			case strings.HasPrefix(sel.Sel.Name, "Skip") && s.test:
+				t.Errorf("%s skips a test; internal/need does, and fails it in CI", set.Position(call.Pos()))
 			case pkg.Name == "os" && sel.Sel.Name == "Exit" && s.path != "cmd/studio-sidecar/main.go" && !s.test:
 				t.Errorf("%s exits outside main", set.Position(call.Pos()))
 			}

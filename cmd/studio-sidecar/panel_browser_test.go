@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 )
@@ -37,18 +36,7 @@ const ctrl = chromedp.ModifierCtrl
 // startBrowser starts one Chromium for a test and its subtests.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
-		if found, err := exec.LookPath(name); err == nil && path == "" {
-			path = found
-		}
-	}
-	switch {
-	case path == "" && os.Getenv("CI") == "true":
-		t.Fatal("there is no Chromium to test the panel with")
-	case path == "":
-		t.Skip("there is no Chromium to test the panel with")
-	}
+	path := need.Command(t, "chromium", "chromium-browser", "google-chrome", "chrome")
 	options := slices.Concat(chromedp.DefaultExecAllocatorOptions[:], []chromedp.ExecAllocatorOption{
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),

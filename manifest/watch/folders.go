@@ -28,8 +28,9 @@ func (f *folders) channels() (<-chan fsnotify.Event, <-chan error) {
 }
 
 // wanted lists the folders that exist: around the environment, where a manifest
-// may appear, the manifest's own, its repository's, and the graphs'.
-func (f *folders) wanted() map[string]os.FileInfo {
+// may appear, the manifest's own, its repository's, and the graphs'. The error
+// tells of those that cannot be looked at.
+func (f *folders) wanted() (map[string]os.FileInfo, error) {
 	env := f.catalog.Environment()
 	git := filepath.Join(env.Manifest, ".git")
 	out := map[string]os.FileInfo{}
@@ -39,30 +40,44 @@ func (f *folders) wanted() map[string]os.FileInfo {
 		}
 	}
 	root := filepath.Join(env.Manifest, "workflow_api")
-	if st, err := os.Stat(root); err == nil && st.IsDir() {
-		out[root] = st
-		below(out, root)
+	st, err := os.Stat(root)
+	if err != nil || !st.IsDir() {
+		return out, nil
 	}
-	return out
+	out[root] = st
+	return out, below(out, root)
 }
 
 // below adds the folders below dir; links to folders are not followed, as the
 // digest does not follow them.
-func below(out map[string]os.FileInfo, dir string) {
+func below(out map[string]os.FileInfo, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return
+		return unlessGone(err)
 	}
+	var faults []error
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		if st, err := e.Info(); err == nil {
-			path := filepath.Join(dir, e.Name())
-			out[path] = st
-			below(out, path)
+		path := filepath.Join(dir, e.Name())
+		st, err := e.Info()
+		if err != nil {
+			faults = append(faults, unlessGone(err))
+			continue
 		}
+		out[path] = st
+		faults = append(faults, below(out, path))
 	}
+	return errors.Join(faults...)
+}
+
+// unlessGone: a folder may vanish while it is looked at.
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // sync brings the watches to what is wanted. A folder that was replaced by
@@ -71,7 +86,7 @@ func (f *folders) sync() error {
 	if f.events == nil {
 		return nil
 	}
-	wanted := f.wanted()
+	wanted, err := f.wanted()
 	for path, was := range f.watched {
 		if is, ok := wanted[path]; !ok || !os.SameFile(was, is) {
 			_ = f.events.Remove(path) // it may be gone by itself
@@ -81,17 +96,16 @@ func (f *folders) sync() error {
 	if f.watched == nil {
 		f.watched = map[string]os.FileInfo{}
 	}
-	var faults []error
+	faults := []error{err}
 	for path, st := range wanted {
 		if _, ok := f.watched[path]; ok {
 			continue
 		}
-		switch err := f.events.Add(path); {
-		case err == nil:
-			f.watched[path] = st
-		case !errors.Is(err, fs.ErrNotExist):
-			faults = append(faults, err)
+		if err := f.events.Add(path); err != nil {
+			faults = append(faults, unlessGone(err))
+			continue
 		}
+		f.watched[path] = st
 	}
 	return errors.Join(faults...)
 }

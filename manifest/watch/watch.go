@@ -92,6 +92,7 @@ type watcher struct {
 	state   state
 	git     bool      // the repository moved since the last look
 	busy    time.Time // when the first news since the last look came
+	told    string    // of the folders that cannot be watched
 }
 
 func (w *watcher) run(ctx context.Context) error {
@@ -112,7 +113,7 @@ func (w *watcher) run(ctx context.Context) error {
 			w.news(quiet)
 		case err := <-errs:
 			// After an overflow nobody knows what was missed: look at all.
-			w.trouble(err)
+			w.warn(err)
 			w.news(quiet)
 		case <-poll.C:
 			if w.busy.IsZero() {
@@ -146,8 +147,18 @@ func (w *watcher) look() {
 	w.state, w.git = now, false
 }
 
+// trouble tells of what stays as it is once.
 func (w *watcher) trouble(err error) {
+	text := ""
 	if err != nil {
-		w.opts.Log.Warn("events of the manifest's folders are lost", "err", err, "poll", w.opts.Poll)
+		text = err.Error()
 	}
+	if text != w.told && err != nil {
+		w.warn(err)
+	}
+	w.told = text
+}
+
+func (w *watcher) warn(err error) {
+	w.opts.Log.Warn("events of the manifest's folders are lost", "err", err, "poll", w.opts.Poll)
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
@@ -227,16 +228,12 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can mount a small disk")
-	}
+	need.That(t, os.Getuid() == 0, "root, to mount a small disk")
 	disk := t.TempDir()
 	mount := func(options string) error {
 		return exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", disk).Run()
 	}
-	if err := mount("size=4m"); err != nil {
-		t.Skipf("no small disk can be mounted: %v", err)
-	}
+	need.That(t, mount("size=4m") == nil, "the right to mount a small disk")
 	t.Cleanup(func() {
 		if err := exec.Command("umount", disk).Run(); err != nil {
 			t.Error(err)
@@ -290,10 +287,7 @@ func TestLimitedFiles(t *testing.T) {
 }
 
 func TestFailedSync(t *testing.T) {
-	tracer, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("there is no strace")
-	}
+	tracer := need.Command(t, "strace")
 	for _, when := range []int{12, 20} {
 		path := filepath.Join(t.TempDir(), "state.db")
 		lines := start(t, "fsync", path, tracer, "-f", "-qq", "-o", os.DevNull,
