@@ -34,10 +34,14 @@ var imports = map[string]map[string]string{
 		"golang.org/x/sync/errgroup": "owns the goroutines that follow runs",
 	},
 	"sidecar/artifact": {
+		"sidecar/filename":                   "safe names",
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
 		"golang.org/x/sys/unix":              "names are synced, where folders can be",
 	},
+	"sidecar/backend":  {},
+	"sidecar/filename": {},
 	"sidecar/upload": {
+		"sidecar/filename":                   "safe names",
 		"github.com/gabriel-vasile/mimetype": "types come from the bytes",
 		"golang.org/x/sys/unix":              "locks tell whether somebody still writes a file",
 	},
@@ -51,6 +55,7 @@ var imports = map[string]map[string]string{
 	},
 	"sidecar/comfy": {
 		"sidecar":                    "the executor that it is",
+		"sidecar/backend":            "exchanges over HTTP",
 		"sidecar/artifact":           "copies of temp outputs",
 		"manifest":                   "declared outputs",
 		"github.com/coder/websocket": "ComfyUI's socket",
@@ -80,6 +85,7 @@ var imports = map[string]map[string]string{
 	"sidecar/worker": {
 		"manifest":                   "remarks on a run",
 		"sidecar":                    "the executor that it is",
+		"sidecar/backend":            "exchanges over HTTP",
 		"sidecar/artifact":           "copies of a worker's files",
 		"sidecar/protocol":           "what two sidecars say to each other",
 		"golang.org/x/sync/errgroup": "owns the goroutines that call back",

@@ -52,7 +52,7 @@ func (e *Executor) canCancelJobs(ctx context.Context) (bool, error) {
 		return false, e.http.unreachable(err)
 	}
 	found := missing
-	if a.status == http.StatusInternalServerError || a.ok() && isList(members(a.body)["jobs"]) {
+	if a.Status == http.StatusInternalServerError || a.OK() && isList(members(a.Body)["jobs"]) {
 		found = present
 	}
 	e.abilities.setJobs(found)
@@ -93,11 +93,11 @@ func (e *Executor) cancelJob(ctx context.Context, id sidecar.PromptID) (bool, er
 	if err != nil {
 		return false, e.http.unheard(err)
 	}
-	if a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed {
+	if a.Status == http.StatusNotFound || a.Status == http.StatusMethodNotAllowed {
 		e.abilities.setJobs(missing)
 		return false, nil
 	}
-	if !a.ok() {
+	if !a.OK() {
 		return false, refusedCancel(a)
 	}
 	var doc struct {
@@ -140,7 +140,7 @@ func (e *Executor) order(ctx context.Context, path string, wish map[string]any) 
 	if err != nil {
 		return e.http.unheard(err)
 	}
-	if !a.ok() {
+	if !a.OK() {
 		return refusedCancel(a)
 	}
 	return nil

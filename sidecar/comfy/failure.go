@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 )
 
 // unavailable tells people why ComfyUI gave no answer. The address stays out
@@ -22,7 +23,7 @@ func (c *client) unavailable(err error) sidecar.Failure {
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
-	case errors.Is(err, syscall.ECONNREFUSED), !reached(err) && errors.Is(err, net.ErrClosed):
+	case errors.Is(err, syscall.ECONNREFUSED), !backend.Reached(err) && errors.Is(err, net.ErrClosed):
 		message, hint = "ComfyUI does not answer: nothing listens at its address.", "Start ComfyUI, or check its address."
 	case errors.As(err, &dns):
 		message, hint = "ComfyUI's host is not known.", "Check ComfyUI's address."
@@ -30,7 +31,7 @@ func (c *client) unavailable(err error) sidecar.Failure {
 		message, hint = "The call to ComfyUI was given up.", ""
 	case errors.As(err, &timeout) && timeout.Timeout():
 		message, hint = "ComfyUI did not answer in time.", "It may be busy, or hang; see its log."
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, backend.ErrTooLarge):
 		message, hint = "ComfyUI's answer is too large.", ""
 	case errors.Is(err, errNotComfy):
 		message, hint = "What answers at ComfyUI's address is not ComfyUI.", "Check ComfyUI's address."
@@ -40,33 +41,28 @@ func (c *client) unavailable(err error) sidecar.Failure {
 	}
 }
 
-func reached(err error) bool {
-	call, ok := errors.AsType[*callError](err)
-	return ok && call.reached
-}
-
 // rejected is the failure of an answer other than yes.
 func rejected(code sidecar.Code, a answer) sidecar.Failure {
 	detail := a.detail()
 	message := messageOf(detail)
 	if message == "" {
-		message = fmt.Sprintf("ComfyUI returned HTTP %d", a.status)
+		message = fmt.Sprintf("ComfyUI returned HTTP %d", a.Status)
 	}
 	return sidecar.Failure{
 		Code: string(code), Message: message, Hint: validationHint(detail),
-		Status: a.status, URL: a.url, Detail: detail,
+		Status: a.Status, URL: a.URL, Detail: detail,
 	}
 }
 
 // detail is the body as JSON; a text is wrapped in an object.
 func (a answer) detail() json.RawMessage {
-	if a.isJSON() && json.Valid(a.body) {
-		return a.body
+	if a.isJSON() && json.Valid(a.Body) {
+		return a.Body
 	}
-	if len(a.body) == 0 {
+	if len(a.Body) == 0 {
 		return json.RawMessage("{}")
 	}
-	message := strings.ToValidUTF8(string(a.body), string(utf8.RuneError))
+	message := strings.ToValidUTF8(string(a.Body), string(utf8.RuneError))
 	return mustObject("message", message)
 }
 
@@ -212,14 +208,14 @@ var errNotComfy = errors.New("the answer is not ComfyUI's")
 
 // object decodes an answer that must be a JSON object.
 func (a answer) object(into any) error {
-	if !a.ok() {
-		return fmt.Errorf("%s: HTTP %d: %w", a.url, a.status, errNotComfy)
+	if !a.OK() {
+		return fmt.Errorf("%s: HTTP %d: %w", a.URL, a.Status, errNotComfy)
 	}
-	if !isObject(a.body) {
-		return fmt.Errorf("%s: %w", a.url, errNotComfy)
+	if !isObject(a.Body) {
+		return fmt.Errorf("%s: %w", a.URL, errNotComfy)
 	}
-	if err := decode(a.body, into); err != nil {
-		return fmt.Errorf("%s: %w: %w", a.url, errNotComfy, err)
+	if err := decode(a.Body, into); err != nil {
+		return fmt.Errorf("%s: %w: %w", a.URL, errNotComfy, err)
 	}
 	return nil
 }
@@ -227,9 +223,9 @@ func (a answer) object(into any) error {
 // unusable is the error of a question whose answer says nothing.
 func (c *client) unusable(a answer, err error) error {
 	f := rejected(sidecar.CodeUnavailable, a)
-	if a.ok() {
+	if a.OK() {
 		f = c.unavailable(err)
-		f.Status, f.URL = http.StatusOK, a.url
+		f.Status, f.URL = http.StatusOK, a.URL
 	}
 	return &sidecar.UnsureError{Failure: f, Err: err}
 }

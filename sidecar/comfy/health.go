@@ -33,9 +33,9 @@ func (e *Executor) Health(ctx context.Context) (sidecar.Health, error) {
 }
 
 func (c *client) unhealthy(a answer, err error) sidecar.Failure {
-	if a.ok() {
+	if a.OK() {
 		f := c.unavailable(err)
-		f.Status, f.URL = a.status, a.url
+		f.Status, f.URL = a.Status, a.URL
 		return f
 	}
 	f := rejected(sidecar.CodeUnavailable, a)

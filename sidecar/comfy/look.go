@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 )
 
 const (
@@ -87,7 +88,7 @@ func (e *Executor) history(ctx context.Context, id sidecar.PromptID) (sidecar.Si
 	}
 	raw, ok := records[string(id)]
 	if !ok || !isObject(raw) {
-		return sidecar.Sighting{}, false, e.http.unusable(a, fmt.Errorf("%s: no record: %w", a.url, errNotComfy))
+		return sidecar.Sighting{}, false, e.http.unusable(a, fmt.Errorf("%s: no record: %w", a.URL, errNotComfy))
 	}
 	seen, err := sightingOf(id, raw)
 	if err != nil {
@@ -133,7 +134,7 @@ func (e *Executor) recent(ctx context.Context, job sidecar.Job) (sidecar.Sightin
 func (e *Executor) latest(ctx context.Context) (map[string]json.RawMessage, answer, error) {
 	for n := recentRecords; ; n /= 4 {
 		records, a, err := e.records(ctx, "/history?max_items="+strconv.Itoa(n))
-		if n == 1 || !errors.Is(err, errTooLarge) {
+		if n == 1 || !errors.Is(err, backend.ErrTooLarge) {
 			return records, a, err
 		}
 	}
@@ -155,7 +156,7 @@ func (e *Executor) queue(ctx context.Context) (queue, error) {
 	}
 	err = a.object(&doc)
 	if err == nil && (doc.Running == nil || doc.Pending == nil) {
-		err = fmt.Errorf("%s: no queue: %w", a.url, errNotComfy)
+		err = fmt.Errorf("%s: no queue: %w", a.URL, errNotComfy)
 	}
 	if err != nil {
 		return queue{}, e.http.unusable(a, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 )
 
 // filesAtOnce bounds how many files of a run are looked at side by side.
@@ -184,7 +185,7 @@ func (c *collection) copy(ctx context.Context, key fileKey) (sidecar.File, error
 		return sidecar.File{}, c.notCopied(ctx, key, fmt.Errorf("HTTP %d", content.Status))
 	}
 	made, err := c.e.opts.Artifacts.Add(string(c.prompt), key.name, content.Body)
-	if errors.Is(err, errIdle) {
+	if errors.Is(err, backend.ErrIdle) {
 		err = c.e.http.unreachable(err)
 	}
 	if err != nil {

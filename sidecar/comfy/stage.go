@@ -12,9 +12,9 @@ import (
 	"net/textproto"
 	"path"
 	"strings"
-	"sync/atomic"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 )
 
 // Stage makes sure that ComfyUI has a file in its folder of inputs. Where that
@@ -55,55 +55,25 @@ func (e *Executor) upload(ctx context.Context, file sidecar.InputFile) (string, 
 	if err != nil {
 		return "", fmt.Errorf("open %s: %w", file.Name, err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idle := newWatchdog(e.opts.IdleTimeout, cancel)
-	body, kind, size, err := uploadForm(file, &paced{src, idle})
+	ctx, idle, stop := backend.Watched(ctx, e.opts.IdleTimeout)
+	defer stop()
+	body, kind, size, err := uploadForm(file, &backend.Paced{Reader: src, Idle: idle})
 	if err != nil {
 		return "", errors.Join(err, src.Close())
 	}
-	var heard atomic.Bool
-	req, err := http.NewRequestWithContext(traced(ctx, &heard), http.MethodPost, e.http.base+"/upload/image", body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.http.base+"/upload/image", body)
 	if err != nil {
 		return "", errors.Join(err, src.Close())
 	}
 	req.Header.Set("User-Agent", "studio-sidecar")
 	req.Header.Set("Content-Type", kind)
 	req.ContentLength = size
-	idle.start()
-	defer idle.stop()
-	a, err := e.http.send(req)
-	err = errors.Join(err, src.Close())
-	if err != nil {
-		if errors.Is(context.Cause(ctx), errIdle) {
-			err = errIdle
-		}
-		return "", e.http.unheard(&callError{reached: heard.Load(), err: fmt.Errorf("POST /upload/image: %w", err)})
+	idle.Start()
+	a, err := backend.Exchange(e.http.files, req, answerLimit)
+	if closing := src.Close(); err != nil || closing != nil {
+		return "", e.http.unheard(errors.Join(err, closing))
 	}
-	return takenName(file, a)
-}
-
-// send makes an exchange of any length; its answer is an ordinary one.
-func (c *client) send(req *http.Request) (a answer, err error) {
-	resp, err := c.files.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, answerLimit))
-	return answer{status: resp.StatusCode, url: req.URL.String(), header: resp.Header, body: body}, err
-}
-
-// paced is a file on its way out: each piece that leaves is a sign of life.
-type paced struct {
-	io.Reader
-	idle *watchdog
-}
-
-// Read gives ComfyUI its time for the next piece.
-func (p *paced) Read(b []byte) (int, error) {
-	p.idle.start()
-	return p.Reader.Read(b)
+	return takenName(file, answer{a})
 }
 
 // uploadForm wraps a file into the form that ComfyUI takes.
@@ -133,7 +103,7 @@ func uploadForm(file sidecar.InputFile, src io.Reader) (body io.Reader, kind str
 
 // takenName reads under which name ComfyUI keeps a file.
 func takenName(file sidecar.InputFile, a answer) (string, error) {
-	if !a.ok() {
+	if !a.OK() {
 		return "", refusedUpload(file, a)
 	}
 	var taken struct {
@@ -144,7 +114,7 @@ func takenName(file sidecar.InputFile, a answer) (string, error) {
 		return "", &sidecar.UnsureError{
 			Failure: sidecar.Failure{
 				Code: string(sidecar.CodeRejected), Message: "ComfyUI did not say under which name it keeps a file.",
-				Hint: "Check that ComfyUI's address is right.", Status: a.status, URL: a.url, Detail: a.detail(),
+				Hint: "Check that ComfyUI's address is right.", Status: a.Status, URL: a.URL, Detail: a.detail(),
 			},
 			Err: fmt.Errorf("hand on %s: %w", file.Name, errors.Join(err, errNotComfy)),
 		}
@@ -155,11 +125,11 @@ func takenName(file sidecar.InputFile, a answer) (string, error) {
 // refusedUpload tells a no from an answer after which it may be tried again.
 func refusedUpload(file sidecar.InputFile, a answer) error {
 	f := rejected(sidecar.CodeRejected, a)
-	if a.status >= 500 || a.status == http.StatusRequestTimeout {
-		return &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("hand on %s: HTTP %d", file.Name, a.status)}
+	if a.Status >= 500 || a.Status == http.StatusRequestTimeout {
+		return &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("hand on %s: HTTP %d", file.Name, a.Status)}
 	}
 	f.Outcome = sidecar.OutcomeRejected
-	if a.status == http.StatusRequestEntityTooLarge {
+	if a.Status == http.StatusRequestEntityTooLarge {
 		f.Message = "ComfyUI does not take a file of this size: " + file.Name
 		f.Hint = "Start ComfyUI with a larger --max-upload-size, or send a smaller file."
 	}

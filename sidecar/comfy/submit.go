@@ -29,7 +29,7 @@ func (e *Executor) Submit(ctx context.Context, job sidecar.Job) (sidecar.Accepta
 	if err != nil {
 		return sidecar.Acceptance{}, e.http.unheard(fmt.Errorf("submit %s: %w", job.Run, err))
 	}
-	if !a.ok() {
+	if !a.OK() {
 		return sidecar.Acceptance{}, refusedPrompt(job, a)
 	}
 	e.link.expect(before)
@@ -69,8 +69,8 @@ func promptBody(job sidecar.Job, client string) []byte {
 // prompt went into the queue, or from a proxy that gave up waiting.
 func refusedPrompt(job sidecar.Job, a answer) error {
 	f := rejected(sidecar.CodeRejected, a)
-	if a.status >= 500 || a.status == http.StatusRequestTimeout {
-		return &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("submit %s: HTTP %d", job.Run, a.status)}
+	if a.Status >= 500 || a.Status == http.StatusRequestTimeout {
+		return &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("submit %s: HTTP %d", job.Run, a.Status)}
 	}
 	f.Outcome = sidecar.OutcomeRejected
 	return &sidecar.RefusedError{Failure: f}
@@ -105,7 +105,7 @@ func noPromptID(job sidecar.Job, a answer, err error) error {
 	return &sidecar.UnsureError{
 		Failure: sidecar.Failure{
 			Code: string(sidecar.CodeRejected), Message: "ComfyUI did not return a prompt id.",
-			Hint: "Check that ComfyUI's address is right.", Status: a.status, URL: a.url, Detail: a.detail(),
+			Hint: "Check that ComfyUI's address is right.", Status: a.Status, URL: a.URL, Detail: a.detail(),
 		},
 		Err: fmt.Errorf("submit %s: %w", job.Run, err),
 	}

@@ -4,15 +4,12 @@ import (
 	"path"
 	"regexp"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar/filename"
 )
 
 const (
-	// nameBytes bounds a cleaned name: with an id before it, it stays below
-	// the 255 bytes that file systems allow.
-	nameBytes = 200
-	maxName   = 255
+	maxName = 255
 
 	unknownType      = "application/octet-stream"
 	unknownExtension = ".bin"
@@ -47,43 +44,21 @@ var otherNames = map[string]string{
 // name without an extension gets that of the type. Without a letter or digit
 // left it is stem with the type's extension.
 func CleanName(given, mime, stem string) string {
-	name := strings.ReplaceAll(strings.TrimSpace(given), `\`, "/")
-	name = name[strings.LastIndexByte(name, '/')+1:]
-	name = strings.Trim(strings.Map(keep, name), ".")
+	name := strings.Trim(strings.Map(keep, filename.Last(given)), ".")
 	switch {
 	case name == "":
 		name = stem + extensionOf(mime)
-	case !strings.Contains(name, ".") || !strings.ContainsFunc(name, alphanumeric):
+	case !strings.Contains(name, ".") || !strings.ContainsFunc(name, filename.Alphanumeric):
 		name += extensionOf(mime)
 	}
-	return shorten(name)
+	return filename.Shorten(name)
 }
 
 func keep(r rune) rune {
-	if r == '-' || r == '_' || r == '.' || alphanumeric(r) || unicode.IsMark(r) {
+	if r == '_' || r == '.' || filename.Kept(r) {
 		return r
 	}
 	return -1
-}
-
-func alphanumeric(r rune) bool {
-	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsNumber(r))
-}
-
-// shorten cuts a long name before its extension, between characters.
-func shorten(name string) string {
-	if len(name) <= nameBytes {
-		return name
-	}
-	ext := path.Ext(name)
-	if len(ext) > nameBytes/2 {
-		ext = ""
-	}
-	cut := nameBytes - len(ext)
-	for cut > 0 && !utf8.RuneStart(name[cut]) {
-		cut--
-	}
-	return name[:cut] + ext
 }
 
 var typeForm = regexp.MustCompile(`^[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/[a-z0-9][a-z0-9!#$&^_.+-]{0,63}$`)

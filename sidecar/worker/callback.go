@@ -12,6 +12,7 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
@@ -109,13 +110,10 @@ func (d *delivery) post(ctx context.Context, word protocol.Run, files []protocol
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idle := newWatchdog(idleCallback, cancel)
-	idle.start()
-	defer idle.stop()
-	err = d.send(ctx, &paced{form, idle}, form.ContentType)
-	cancel(nil) // lets go of a file that is still being read
+	ctx, idle, stop := backend.Watched(ctx, idleCallback)
+	idle.Start()
+	err = d.send(ctx, &backend.Paced{Reader: form, Idle: idle}, form.ContentType)
+	stop() // lets go of a file that is still being read
 	return errors.Join(err, form.Close())
 }
 

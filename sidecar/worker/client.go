@@ -7,13 +7,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
@@ -36,20 +35,9 @@ type client struct {
 }
 
 func newClient(o Options) *client {
-	return &client{base: strings.TrimRight(o.URL, "/"), shown: o.URL, token: o.Token, timeout: o.CallTimeout, api: newHTTP(o, conns), files: newHTTP(o, 0)}
-}
-
-func newHTTP(o Options, most int) *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{
-			DialContext:         o.DialContext,
-			DisableCompression:  true,
-			MaxConnsPerHost:     most,
-			MaxIdleConnsPerHost: conns,
-			IdleConnTimeout:     60 * time.Second,
-			TLSHandshakeTimeout: 5 * time.Second,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	return &client{
+		base: strings.TrimRight(o.URL, "/"), shown: o.URL, token: o.Token, timeout: o.CallTimeout,
+		api: backend.NewClient(o.DialContext, conns, conns), files: backend.NewClient(o.DialContext, 0, conns),
 	}
 }
 
@@ -59,34 +47,15 @@ func (c *client) close() {
 }
 
 // answer is what a worker said, whatever its status.
-type answer struct {
-	status int
-	url    string
-	header http.Header
-	body   []byte
-}
+type answer struct{ backend.Answer }
 
-func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
-
-// callError is a question without an answer. reached tells whether the worker
-// may have heard it.
-type callError struct {
-	reached bool
-	err     error
-}
-
-func (e *callError) Error() string { return e.err.Error() }
-func (e *callError) Unwrap() error { return e.err }
-
-var errTooLarge = errors.New("the answer is too large")
-
-// ask makes a short exchange. Its error is a *callError.
+// ask makes a short exchange. Its error is a *backend.CallError.
 func (c *client) ask(ctx context.Context, method, path string) (answer, error) {
 	ctx, stop := context.WithTimeout(ctx, c.timeout)
 	defer stop()
 	req, err := c.request(ctx, method, path, nil)
 	if err != nil {
-		return answer{}, &callError{err: err}
+		return answer{}, &backend.CallError{Err: err}
 	}
 	return c.send(c.api, req)
 }
@@ -105,28 +74,8 @@ func (c *client) request(ctx context.Context, method, path string, body io.Reade
 
 // send makes an exchange and reads a bounded answer.
 func (c *client) send(via *http.Client, req *http.Request) (answer, error) {
-	var reached atomic.Bool
-	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { reached.Store(true) },
-	}))
-	a, err := exchange(via, req)
-	if err != nil {
-		return a, &callError{reached: reached.Load(), err: fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, err)}
-	}
-	return a, nil
-}
-
-func exchange(via *http.Client, req *http.Request) (a answer, err error) {
-	resp, err := via.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, answerLimit+1))
-	if err == nil && len(body) > answerLimit {
-		err = errTooLarge
-	}
-	return answer{status: resp.StatusCode, url: req.URL.String(), header: resp.Header, body: body}, err
+	a, err := backend.Exchange(via, req, answerLimit)
+	return answer{a}, err
 }
 
 // unreachable is the error of a question that brings nothing about.
@@ -137,8 +86,7 @@ func (c *client) unreachable(err error) error {
 // unheard is the error of an order: unreachable only when the worker cannot
 // have heard it.
 func (c *client) unheard(err error) error {
-	var call *callError
-	if errors.As(err, &call) && call.reached {
+	if backend.Reached(err) {
 		return &sidecar.UnsureError{Failure: c.unavailable(err), Err: err}
 	}
 	return c.unreachable(err)
@@ -159,7 +107,7 @@ func (c *client) unavailable(err error) sidecar.Failure {
 		message, hint = "The call to the worker was given up.", ""
 	case errors.As(err, &timeout) && timeout.Timeout():
 		message, hint = "The worker did not answer in time.", "It may be busy, or hang; see its log."
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, backend.ErrTooLarge):
 		message, hint = "The worker's answer is too large.", ""
 	case errors.Is(err, errNotWorker):
 		message, hint = "What answers at the worker's address is no worker.", "Check --proxy-url."

@@ -33,10 +33,10 @@ func rejected(a answer) sidecar.Failure {
 	}
 	f := sidecar.Failure{
 		Code: CodeRejected, Message: doc.Message, Hint: doc.Hint,
-		Status: a.status, URL: a.url, Detail: detail,
+		Status: a.Status, URL: a.URL, Detail: detail,
 	}
 	switch {
-	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
+	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden:
 		f.Code = CodeUnauthorized
 		f.Hint = "Give this server the worker's token with --proxy-token."
 	case strings.HasPrefix(doc.Error, "comfyui_"):
@@ -46,20 +46,20 @@ func rejected(a answer) sidecar.Failure {
 		f.Message = doc.Error
 	}
 	if f.Message == "" {
-		f.Message = fmt.Sprintf("The worker returned HTTP %d", a.status)
+		f.Message = fmt.Sprintf("The worker returned HTTP %d", a.Status)
 	}
 	return f
 }
 
 // detail is the body as JSON; a text is wrapped in an object.
 func (a answer) detail() json.RawMessage {
-	if isObject(a.body) && json.Valid(a.body) {
-		return bytes.TrimSpace(a.body)
+	if isObject(a.Body) && json.Valid(a.Body) {
+		return bytes.TrimSpace(a.Body)
 	}
-	if len(a.body) == 0 {
+	if len(a.Body) == 0 {
 		return json.RawMessage("{}")
 	}
-	text, err := protocol.Encode(map[string]string{"message": strings.ToValidUTF8(string(a.body), string(utf8.RuneError))})
+	text, err := protocol.Encode(map[string]string{"message": strings.ToValidUTF8(string(a.Body), string(utf8.RuneError))})
 	if err != nil {
 		return json.RawMessage("{}")
 	}
@@ -72,19 +72,19 @@ func isObject(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []
 // way, nor of a fault in the middle of its work.
 func (a answer) says() bool {
 	var doc protocol.Run
-	return isObject(a.body) && json.Unmarshal(a.body, &doc) == nil && doc.Error != "" && doc.Error != string(sidecar.CodeInternal)
+	return isObject(a.Body) && json.Unmarshal(a.Body, &doc) == nil && doc.Error != "" && doc.Error != string(sidecar.CodeInternal)
 }
 
 // object decodes an answer that must be a JSON object.
 func (a answer) object(into any) error {
-	if !a.ok() {
-		return fmt.Errorf("%s: HTTP %d: %w", a.url, a.status, errNotWorker)
+	if !a.OK() {
+		return fmt.Errorf("%s: HTTP %d: %w", a.URL, a.Status, errNotWorker)
 	}
-	if !isObject(a.body) {
-		return fmt.Errorf("%s: %w", a.url, errNotWorker)
+	if !isObject(a.Body) {
+		return fmt.Errorf("%s: %w", a.URL, errNotWorker)
 	}
-	if err := json.Unmarshal(a.body, into); err != nil {
-		return fmt.Errorf("%s: %w: %w", a.url, errNotWorker, err)
+	if err := json.Unmarshal(a.Body, into); err != nil {
+		return fmt.Errorf("%s: %w: %w", a.URL, errNotWorker, err)
 	}
 	return nil
 }
@@ -92,9 +92,9 @@ func (a answer) object(into any) error {
 // unusable is the error of an answer that says nothing.
 func (c *client) unusable(a answer, err error) error {
 	f := rejected(a)
-	if a.ok() {
+	if a.OK() {
 		f = c.unavailable(err)
-		f.Status, f.Detail = a.status, a.detail()
+		f.Status, f.Detail = a.Status, a.detail()
 	}
 	return &sidecar.UnsureError{Failure: f, Err: err}
 }

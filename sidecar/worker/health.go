@@ -17,7 +17,7 @@ func (e *Executor) Health(ctx context.Context) (sidecar.Health, error) {
 	if err != nil {
 		return sidecar.Health{}, e.http.unreachable(err)
 	}
-	if !a.ok() {
+	if !a.OK() {
 		return sidecar.Health{}, &sidecar.RefusedError{Failure: rejected(a)}
 	}
 	h := sidecar.Health{Detail: a.detail()}
@@ -49,10 +49,10 @@ func (e *Executor) askHealth(ctx context.Context) (protocol.Health, error) {
 		return protocol.Health{}, e.http.unreachable(err)
 	}
 	var doc protocol.Health
-	if a.status >= 500 || a.status == http.StatusUnauthorized || a.status == http.StatusForbidden {
-		return doc, e.http.unusable(a, fmt.Errorf("%s: HTTP %d", a.url, a.status))
+	if a.Status >= 500 || a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden {
+		return doc, e.http.unusable(a, fmt.Errorf("%s: HTTP %d", a.URL, a.Status))
 	}
-	if json.Unmarshal(a.body, &doc) != nil {
+	if json.Unmarshal(a.Body, &doc) != nil {
 		return protocol.Health{}, nil // whatever it is, it keeps no id of ours
 	}
 	return doc, nil

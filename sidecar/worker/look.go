@@ -42,7 +42,7 @@ func (e *Executor) look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 	switch {
 	case err != nil:
 		return sidecar.Sighting{}, e.http.unreachable(err)
-	case a.status == http.StatusNotFound && a.says():
+	case a.Status == http.StatusNotFound && a.says():
 		return e.missing(ctx, job)
 	}
 	var doc protocol.Run
@@ -51,7 +51,7 @@ func (e *Executor) look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 		var status struct {
 			Status string `json:"status"`
 		}
-		if !a.ok() || json.Unmarshal(a.body, &status) != nil {
+		if !a.OK() || json.Unmarshal(a.Body, &status) != nil {
 			return sidecar.Sighting{}, e.http.unusable(a, err)
 		}
 		doc = protocol.Run{Status: status.Status}
@@ -81,7 +81,7 @@ func (e *Executor) missing(ctx context.Context, job sidecar.Job) (sidecar.Sighti
 }
 
 func (e *Executor) sighting(a answer, doc protocol.Run) (sidecar.Sighting, error) {
-	seen := sidecar.Sighting{Detail: a.body, Issues: doc.Warnings}
+	seen := sidecar.Sighting{Detail: a.Body, Issues: doc.Warnings}
 	switch strings.ToLower(doc.Status) {
 	case protocol.StatusSubmitted, protocol.StatusRunning:
 		seen.Place = placeOf(doc)
@@ -98,7 +98,7 @@ func (e *Executor) sighting(a answer, doc protocol.Run) (sidecar.Sighting, error
 			seen.Place = sidecar.PlaceExecuting // its ComfyUI has not let go yet
 		}
 	default:
-		return seen, e.http.unusable(a, fmt.Errorf("%s: status %q: %w", a.url, doc.Status, errNotWorker))
+		return seen, e.http.unusable(a, fmt.Errorf("%s: status %q: %w", a.URL, doc.Status, errNotWorker))
 	}
 	return seen, nil
 }
@@ -120,7 +120,7 @@ func (e *Executor) Cancel(ctx context.Context, job sidecar.Job) error {
 	switch {
 	case err != nil:
 		return e.http.unreachable(fmt.Errorf("cancel prompt %s: %w", job.Prompt, err))
-	case a.ok() || a.status == http.StatusConflict: // it has ended already
+	case a.OK() || a.Status == http.StatusConflict: // it has ended already
 		return nil
 	}
 	f := rejected(a)

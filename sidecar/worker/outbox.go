@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
@@ -64,7 +65,7 @@ func NewOutbox(o OutboxOptions) *Outbox {
 	}
 	return &Outbox{
 		opts: o, turns: make(chan struct{}, callsAtOnce),
-		http: newHTTP(Options{DialContext: o.DialContext}, 0),
+		http: backend.NewClient(o.DialContext, 0, conns),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
@@ -130,28 +131,22 @@ func givenName(stored string) string {
 
 // post sends a submission. It may take as long as it likes while bytes move.
 func (e *Executor) post(ctx context.Context, b *body) (answer, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idle := newWatchdog(max(e.opts.IdleTimeout, submitWithin), cancel)
-	defer idle.stop()
+	ctx, idle, stop := backend.Watched(ctx, max(e.opts.IdleTimeout, submitWithin))
+	defer stop()
 	// A form is not read twice: without GetBody nothing is sent again.
-	req, err := e.http.request(ctx, http.MethodPost, "/proxy/runs", &paced{b, idle})
+	req, err := e.http.request(ctx, http.MethodPost, "/proxy/runs", &backend.Paced{Reader: b, Idle: idle})
 	if err != nil {
-		return answer{}, &callError{err: err}
+		return answer{}, &backend.CallError{Err: err}
 	}
 	req.ContentLength = b.size
 	req.Header.Set("Content-Type", b.kind)
-	idle.start()
-	a, err := e.http.send(e.http.files, req)
-	if err != nil && errors.Is(context.Cause(ctx), errIdle) {
-		err = &callError{reached: true, err: errIdle}
-	}
-	return a, err
+	idle.Start()
+	return e.http.send(e.http.files, req)
 }
 
 // accepted reads a worker's answer to a submission.
 func (e *Executor) accepted(job sidecar.Job, a answer) (sidecar.Acceptance, error) {
-	if !a.ok() {
+	if !a.OK() {
 		return sidecar.Acceptance{}, refusedRun(job, a)
 	}
 	var yes protocol.Run
@@ -161,7 +156,7 @@ func (e *Executor) accepted(job sidecar.Job, a answer) (sidecar.Acceptance, erro
 	}
 	if err != nil {
 		f := e.http.unavailable(errNotWorker)
-		f.Message, f.Status, f.Detail = "The worker did not return a prompt id.", a.status, a.detail()
+		f.Message, f.Status, f.Detail = "The worker did not return a prompt id.", a.Status, a.detail()
 		return sidecar.Acceptance{}, &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("submit %s: %w", job.Run, err)}
 	}
 	e.heard(yes.EnvironmentRef)
@@ -173,8 +168,8 @@ func (e *Executor) accepted(job sidecar.Job, a answer) (sidecar.Acceptance, erro
 // purpose may come after it took the run.
 func refusedRun(job sidecar.Job, a answer) error {
 	f := rejected(a)
-	if a.status >= 500 && !a.says() || a.status == http.StatusRequestTimeout {
-		return &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("submit %s: HTTP %d", job.Run, a.status)}
+	if a.Status >= 500 && !a.says() || a.Status == http.StatusRequestTimeout {
+		return &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("submit %s: HTTP %d", job.Run, a.Status)}
 	}
 	f.Outcome = sidecar.OutcomeRejected
 	return &sidecar.RefusedError{Failure: f}

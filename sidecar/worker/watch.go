@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/backend"
 )
 
 const (
@@ -65,15 +66,13 @@ func (e *Executor) Watch(ctx context.Context, report func(sidecar.News)) error {
 
 // listen reads one stream to its end.
 func (e *Executor) listen(ctx context.Context, epoch int, report func(sidecar.News)) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	idle := newWatchdog(streamSilence, cancel)
-	defer idle.stop()
+	ctx, idle, stop := backend.Watched(ctx, streamSilence)
+	defer stop()
 	req, err := e.http.request(ctx, http.MethodGet, "/proxy/events", nil)
 	if err != nil {
 		return err
 	}
-	idle.start()
+	idle.Start()
 	resp, err := e.http.files.Do(req)
 	if err != nil {
 		return err
@@ -90,7 +89,7 @@ func (e *Executor) listen(ctx context.Context, epoch int, report func(sidecar.Ne
 	e.wake("")
 	report(sidecar.News{Kind: sidecar.NewsConnected, Epoch: epoch})
 	defer report(sidecar.News{Kind: sidecar.NewsDisconnected, Epoch: epoch})
-	return l.read(&paced{resp.Body, idle})
+	return l.read(&backend.Paced{Reader: resp.Body, Idle: idle})
 }
 
 // listener turns events into news.
@@ -231,10 +230,10 @@ func (l *listener) preview(prompt sidecar.PromptID, version int64) {
 		return
 	}
 	a, err := l.http.send(l.http.api, req)
-	if err != nil || a.status != http.StatusOK || len(a.body) > previewLimit {
-		l.opts.Logger.Debug("no preview", "prompt", prompt, "status", a.status, "err", err)
+	if err != nil || a.Status != http.StatusOK || len(a.Body) > previewLimit {
+		l.opts.Logger.Debug("no preview", "prompt", prompt, "status", a.Status, "err", err)
 		return
 	}
-	kind := a.header.Get("Content-Type")
-	l.tell(sidecar.News{Kind: sidecar.NewsPreview, Prompt: prompt, Preview: sidecar.Preview{Type: kind, Data: a.body}})
+	kind := a.Header.Get("Content-Type")
+	l.tell(sidecar.News{Kind: sidecar.NewsPreview, Prompt: prompt, Preview: sidecar.Preview{Type: kind, Data: a.Body}})
 }
