@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
 // call is one request on its way to its answer.
@@ -26,6 +28,13 @@ type call struct {
 	direct bool // from this machine, through no proxy
 	secure bool // the browser came by https
 	hop    bool // a proxy that is trusted passed it on
+
+	// Of a call with a key, see perform.
+	raw      []byte           // its body, read whole
+	assigned string           // the session that it is given, when it brings none
+	order    *sidecar.Order   // what its change brings along
+	resumed  *sidecar.Command // carried out before, not answered
+	turn     *turn            // the other calls with the key wait for it
 }
 
 // handler answers a call, or returns why not. It returns before it has written
@@ -154,13 +163,17 @@ func (c *call) note(f *fault, status int, err error) {
 
 // json answers with a whole JSON text.
 func (c *call) json(status int, body []byte) {
+	c.jsonHeaders()
+	c.body(status, body)
+}
+
+func (c *call) jsonHeaders() {
 	h := c.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-store")
 	}
-	c.body(status, body)
 }
 
 // body writes a whole answer; a HEAD gets its length alone.

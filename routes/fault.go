@@ -17,7 +17,6 @@ const (
 	codeHost          sidecar.Code = "unknown_host"
 	codeOutput        sidecar.Code = "output_not_found"
 	codeRange         sidecar.Code = "range_not_satisfiable"
-	codePrecondition  sidecar.Code = "precondition_failed"
 	codeTries         sidecar.Code = "too_many_tries"
 	codeBusy          sidecar.Code = "environment_busy"
 	codeProxyDown     sidecar.Code = "proxy_unavailable"
@@ -50,7 +49,8 @@ var statuses = map[sidecar.Code]int{
 	codeHost:                   http.StatusMisdirectedRequest,
 	codeOutput:                 http.StatusNotFound,
 	codeRange:                  http.StatusRequestedRangeNotSatisfiable,
-	codePrecondition:           http.StatusPreconditionFailed,
+	sidecar.CodeCondition:      http.StatusPreconditionFailed,
+	codeKeyReused:              http.StatusConflict,
 	codeTries:                  http.StatusTooManyRequests,
 	codeBusy:                   http.StatusServiceUnavailable,
 	codeProxyDown:              http.StatusBadGateway,

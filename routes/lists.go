@@ -137,6 +137,7 @@ func (c *call) galleryName() string {
 
 func (c *call) deleteItem() error {
 	v := c.session()
+	c.foretell(http.StatusOK, renderDeleted(true))
 	deleted, err := c.studio.DeleteItem(c.r.Context(), v.Scope, sidecar.ItemID(c.path("item_id")))
 	if err != nil {
 		return err
@@ -145,12 +146,16 @@ func (c *call) deleteItem() error {
 	if !deleted {
 		status = http.StatusNotFound
 	}
+	c.json(status, renderDeleted(deleted))
+	return nil
+}
+
+func renderDeleted(deleted bool) []byte {
 	t := text{}
 	t.open('{')
 	t.bool("deleted", deleted)
 	t.close('}')
-	c.json(status, t.b)
-	return nil
+	return t.b
 }
 
 // window is the part of a list that is asked for.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -109,13 +110,26 @@ func (d *description) route(r Route) error {
 		d.paths[path] = item
 	}
 	// Parameters that the reference does not list stand beside its operation.
-	if beside, ok := op["pathParameters"]; ok {
-		item["parameters"] = beside
-		delete(op, "pathParameters")
+	beside, _ := op["pathParameters"].([]any)
+	delete(op, "pathParameters")
+	if r.changes() {
+		beside = append(beside, keyParameter)
+	}
+	known, _ := item["parameters"].([]any)
+	for _, parameter := range beside {
+		if !slices.ContainsFunc(known, func(k any) bool { return reflect.DeepEqual(k, parameter) }) {
+			known = append(known, parameter)
+		}
+	}
+	if known != nil {
+		item["parameters"] = known
 	}
 	item[strings.ToLower(r.Method)] = op
 	return nil
 }
+
+// keyParameter is the key that every change may come with.
+var keyParameter = object{"$ref": "#/components/parameters/idempotencyKey"}
 
 // anyBytes is the content of answers with files. Generators of clients know
 // the first type, and take the first.
@@ -162,7 +176,7 @@ func (d *description) contract(c *manifest.Contract) {
 		"content":  object{"application/json": object{"schema": schemaRef("Run_" + name)}},
 	}
 	d.paths["/contracts/"+pathSegment(c.Workflow)+"/"+pathSegment(c.Name)+"/run"] = object{
-		"post": op, "parameters": []object{{"$ref": "#/components/parameters/session"}},
+		"post": op, "parameters": []object{{"$ref": "#/components/parameters/session"}, keyParameter},
 	}
 }
 

@@ -52,6 +52,9 @@ func (c *call) readRun() (runRequest, error) {
 func (c *call) readBody() ([]byte, error) { return c.readUpTo(c.opts.MaxRequestBytes) }
 
 func (c *call) readUpTo(limit int64) ([]byte, error) {
+	if c.raw != nil && int64(len(c.raw)) <= limit {
+		return c.raw, nil
+	}
 	if err := checkCharset(c.r.Header.Get("Content-Type")); err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (c *call) runContract() error {
 		launch.Limit = req.limit
 	}
 	defer stop()
-	run, err := c.studio.Launch(ctx, launch)
+	run, err := c.launch(ctx, launch)
 	if err != nil {
 		return launchFault(err)
 	}
@@ -41,9 +41,20 @@ func (c *call) runContract() error {
 	return c.answerRun(run, req.wait)
 }
 
+// launch launches a run, unless the call's command did so before.
+func (c *call) launch(ctx context.Context, req sidecar.LaunchRequest) (*sidecar.Run, error) {
+	if c.resumed != nil && c.resumed.Run != "" {
+		return c.studio.Resume(ctx, req.Session.Scope, c.resumed.Run)
+	}
+	return c.studio.Launch(ctx, req)
+}
+
 // wait waits for the run's end. The end of the wait is not the run's, and no
 // error: the run is answered as it then is.
 func (c *call) wait(ctx context.Context, run *sidecar.Run) (*sidecar.Run, error) {
+	if c.turn != nil {
+		c.turn.release()
+	}
 	ended, err := c.studio.Wait(ctx, run.ID)
 	if err != nil && ctx.Err() == nil {
 		return nil, err
@@ -174,7 +185,7 @@ func (c *call) showRun() error {
 	c.timings(&t, run)
 	t.close('}')
 	c.remember(v)
-	c.json(http.StatusOK, t.b)
+	c.showTagged(run, t.b)
 	return nil
 }
 

@@ -102,6 +102,7 @@ type Server struct {
 	words     map[string]bool // first segments of the API's paths
 	pages     pageCache
 	chunks    chunks
+	turns     turns
 	panel     *panel
 }
 

@@ -25,7 +25,10 @@ type visitor struct {
 // cookie of the answer. Whoever brings no id gets one.
 func (c *call) session() visitor {
 	id, fresh := c.givenSession(), false
-	if id == "" {
+	switch {
+	case id == "" && c.assigned != "":
+		id, fresh = c.assigned, true
+	case id == "":
 		id, fresh = newSession(), true
 	}
 	v := visitor{sidecar.Session{ID: sidecar.SessionID(id), Scope: sidecar.Scope(id)}, fresh}

@@ -33,12 +33,12 @@ const signInPolicy = "default-src 'none'; style-src 'unsafe-inline'; form-action
 // not is shown where to sign in.
 func (c *call) enter(r Route) error {
 	if r.open || r.panel && c.panel.foreign {
-		return r.handle(c)
+		return c.perform(r)
 	}
 	err := c.authorized()
 	switch {
 	case err == nil:
-		return r.handle(c)
+		return c.perform(r)
 	case r.panel && strings.Contains(c.r.Header.Get("Accept"), "text/html"):
 		return c.signInPage(http.StatusUnauthorized, "")
 	}

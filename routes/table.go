@@ -37,6 +37,7 @@ func table() []Route {
 		{Method: "GET", Path: "/health", Name: "health", Summary: "Return Studio runtime and executor health", handle: (*call).health},
 		{Method: "GET", Path: "/contracts", Name: "list_contracts", Summary: "List available workflow contracts", handle: (*call).listContracts},
 		{Method: "GET", Path: "/events", Name: "events", Summary: "Stream what happens in the session as server-sent events", handle: (*call).scopeEvents},
+		{Method: "GET", Path: "/commands", Name: "list_commands", Summary: "List what was asked for under an Idempotency-Key", handle: (*call).listCommands},
 		{Method: "GET", Path: "/outputs/view", Name: "view_output", Summary: "Fetch a generated output artifact", handle: (*call).viewOutput},
 		{Method: "GET", Path: "/runs/{run_id}", Name: "show_run", Summary: "Return one run record, output slots, and gallery items", handle: (*call).showRun},
 		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", Summary: "Stream what happens to one run as server-sent events", handle: (*call).runEvents},

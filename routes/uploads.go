@@ -32,10 +32,17 @@ func (c *call) prepareUpload() error {
 	if req.Type == "" {
 		req.Type = looseText(fields, "content_type")
 	}
+	req.Foretell = func(u *sidecar.Upload, token string) { c.foretell(http.StatusOK, c.renderSlot(u, token)) }
 	u, token, err := c.studio.PrepareUpload(c.r.Context(), req)
 	if err != nil {
 		return err
 	}
+	c.json(http.StatusOK, c.renderSlot(u, token))
+	return nil
+}
+
+// renderSlot tells where to send an announced file.
+func (c *call) renderSlot(u *sidecar.Upload, token string) []byte {
 	t := text{}
 	t.open('{')
 	t.str("kind", "upload_slot")
@@ -50,8 +57,7 @@ func (c *call) prepareUpload() error {
 	t.int("max_size", c.opts.MaxRequestBytes)
 	fileRef(&t, u)
 	t.close('}')
-	c.json(http.StatusOK, t.b)
-	return nil
+	return t.b
 }
 
 // uploadOwner is the session that came with the call; none is given out here.

@@ -160,7 +160,7 @@ func contentFault(ask sidecar.FileQuery, status int) *fault {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return &fault{code: codeRange, message: "The file does not have this range.", hint: "Ask for 'bytes=FIRST-LAST' within its size."}
 	case http.StatusPreconditionFailed:
-		return &fault{code: codePrecondition, message: "The file is not the one that was asked for.", hint: "Ask without If-Match and If-Unmodified-Since."}
+		return &fault{code: sidecar.CodeCondition, message: "The file is not the one that was asked for.", hint: "Ask without If-Match and If-Unmodified-Since."}
 	}
 	return &fault{
 		code: sidecar.CodeUnavailable, message: "ComfyUI answered with status " + strconv.Itoa(status) + ".",

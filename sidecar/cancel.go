@@ -21,7 +21,7 @@ func (s *Studio) Cancel(ctx context.Context, scope Scope, id RunID) (*Run, error
 		return nil, err
 	}
 	if run.Status == StatusCancelled {
-		return run, nil
+		return run, OrderOf(ctx).Check(run)
 	}
 	moved := false
 	run, err = s.store.Update(context.WithoutCancel(ctx), id, func(r *Run) ([]Event, error) {

@@ -18,10 +18,12 @@ var ErrLasting = errors.New("it stays so until it is mended")
 // and does not undo it when the caller's context ends first.
 type Store interface {
 	UploadStore
+	CommandStore
 
 	// Create adds a run with its slots, items, blobs and events.
 	Create(ctx context.Context, run *Run, events []Event, blobs ...Blob) error
-	// Update changes a run in one transaction and returns it as committed.
+	// Update changes a run in one transaction and returns it as committed,
+	// unless it has none of the revisions that the context's Order expects.
 	// change gets a fresh copy and returns the events to commit with it; when
 	// it returns no events, or an error, nothing is written.
 	Update(ctx context.Context, id RunID, change func(*Run) ([]Event, error)) (*Run, error)

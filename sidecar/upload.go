@@ -101,6 +101,9 @@ type UploadRequest struct {
 	Name, Type string
 	Size       int64
 	Limit      int64 // how large it may be
+	// Foretell, when set, is called with the upload and its token before the
+	// upload is stored.
+	Foretell func(*Upload, string)
 }
 
 // PrepareUpload takes an announcement. It returns the upload and the token
@@ -133,6 +136,9 @@ func (s *Studio) PrepareUpload(ctx context.Context, req UploadRequest) (*Upload,
 	}
 	if mime == "" {
 		u.Type = upload.TypeOf(u.Name)
+	}
+	if req.Foretell != nil {
+		req.Foretell(u, token)
 	}
 	if err := s.store.AddUpload(context.WithoutCancel(ctx), u); err != nil {
 		return nil, "", storageError(err)

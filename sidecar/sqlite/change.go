@@ -28,7 +28,7 @@ func clone(r *sidecar.Run) *sidecar.Run {
 // already is ErrExists. The data of blobs must not be changed afterwards.
 func (s *Store) Create(ctx context.Context, run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.Blob) error {
 	own, told := clone(run), slices.Clone(events)
-	err := s.Do(ctx, func(tx *Tx) error { return tx.Create(own, told, blobs...) })
+	err := s.effect(ctx, func(tx *Tx, _ *sidecar.Order) (sidecar.RunID, error) { return own.ID, tx.Create(own, told, blobs...) })
 	if err != nil {
 		return fmt.Errorf("create run %s: %w", run.ID, err)
 	}
@@ -76,14 +76,24 @@ func exists(found bool) error {
 // [sidecar.ErrNotFound].
 func (s *Store) Update(ctx context.Context, id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Event, error)) (*sidecar.Run, error) {
 	var run *sidecar.Run
-	err := s.Do(ctx, func(tx *Tx) (err error) {
-		run, err = tx.Update(id, change)
-		return err
+	err := s.effect(ctx, func(tx *Tx, order *sidecar.Order) (_ sidecar.RunID, err error) {
+		run, err = tx.Update(id, expecting(order, change))
+		return id, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return run, nil
+}
+
+// expecting makes a change for the revisions alone that the order expects.
+func expecting(order *sidecar.Order, change func(*sidecar.Run) ([]sidecar.Event, error)) func(*sidecar.Run) ([]sidecar.Event, error) {
+	return func(r *sidecar.Run) ([]sidecar.Event, error) {
+		if err := order.Check(r); err != nil {
+			return nil, err
+		}
+		return change(r)
+	}
 }
 
 // Update is Store.Update within a larger transaction.

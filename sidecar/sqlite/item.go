@@ -104,9 +104,11 @@ func (s *Store) Items(ctx context.Context, filter sidecar.ItemFilter) (sidecar.I
 // is unfinished, so that a late result does not bring it back.
 func (s *Store) DeleteItem(ctx context.Context, scope sidecar.Scope, id sidecar.ItemID) (*sidecar.Item, error) {
 	var deleted *sidecar.Item
-	err := s.Do(ctx, func(tx *Tx) (err error) {
-		deleted, err = tx.deleteItem(scope, id)
-		return err
+	err := s.effect(ctx, func(tx *Tx, order *sidecar.Order) (run sidecar.RunID, err error) {
+		if deleted, err = tx.deleteItem(scope, id, order); deleted != nil {
+			run = deleted.Run
+		}
+		return run, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("delete item %s: %w", id, err)
@@ -114,7 +116,7 @@ func (s *Store) DeleteItem(ctx context.Context, scope sidecar.Scope, id sidecar.
 	return deleted, nil
 }
 
-func (tx *Tx) deleteItem(scope sidecar.Scope, id sidecar.ItemID) (*sidecar.Item, error) {
+func (tx *Tx) deleteItem(scope sidecar.Scope, id sidecar.ItemID, order *sidecar.Order) (*sidecar.Item, error) {
 	var item *sidecar.Item
 	rows, err := tx.query(itemSelect+" WHERE i.item_id = ?", string(id))
 	err = each(rows, err, func(row scanner) (err error) {
@@ -124,9 +126,9 @@ func (tx *Tx) deleteItem(scope sidecar.Scope, id sidecar.ItemID) (*sidecar.Item,
 	if err != nil || item == nil || item.Scope != scope {
 		return nil, err
 	}
-	_, err = tx.Update(item.Run, func(r *sidecar.Run) ([]sidecar.Event, error) {
+	_, err = tx.Update(item.Run, expecting(order, func(r *sidecar.Run) ([]sidecar.Event, error) {
 		return r.DeleteItem(id, time.Now()), nil
-	})
+	}))
 	if err != nil && !errors.Is(err, sidecar.ErrNotFound) {
 		return nil, err
 	}

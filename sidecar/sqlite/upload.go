@@ -63,10 +63,8 @@ func loadUpload(q querier, id sidecar.UploadID) (*sidecar.Upload, error) {
 // AddUpload adds an upload.
 func (s *Store) AddUpload(ctx context.Context, u *sidecar.Upload) error {
 	row := fileRow(u)
-	if err := s.Do(ctx, func(tx *Tx) error { return tx.write(&fileTable, nil, row) }); err != nil {
-		return fmt.Errorf("add upload %s: %w", u.ID, err)
-	}
-	return nil
+	err := s.effect(ctx, func(tx *Tx, _ *sidecar.Order) (sidecar.RunID, error) { return "", tx.write(&fileTable, nil, row) })
+	return wrapped("add upload "+string(u.ID), err)
 }
 
 // Upload reads an upload; an unknown one is [sidecar.ErrNotFound].
