@@ -84,7 +84,7 @@ func (c *call) readCommand(r Route, given []string) (*sidecar.Command, error) {
 // header has.
 func readKey(given []string, sessionGiven bool) (string, error) {
 	key := given[0]
-	if n := len(key); n > 2 && key[0] == '"' && key[n-1] == '"' {
+	if n := len(key); n > 1 && key[0] == '"' && key[n-1] == '"' {
 		key = key[1 : n-1]
 	}
 	valid := len(given) == 1 && key != "" && len(key) <= keyLimit

@@ -44,6 +44,7 @@ type rig struct {
 	server    *httptest.Server
 	log       *lockedBuffer
 	trimmed   atomic.Bool // the store says that events are gone
+	mute      atomic.Bool // the store keeps no answers of commands
 }
 
 const comfyURL = "http://comfy.invalid:8188"
@@ -78,7 +79,7 @@ func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
 	folder, err := upload.Open(r.uploads)
 	must(t, err)
 	t.Cleanup(func() { must(t, folder.Close()) })
-	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed}, Executor: r.exec, Uploads: folder, Log: log})
+	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed, &r.mute}, Executor: r.exec, Uploads: folder, Log: log})
 	r.runStudio()
 	o := routes.Options{
 		Studio: r.studio, Artifacts: copies, ComfyURL: comfyURL, Loopback: true, Version: "1.2.3", Log: log, State: "local",
@@ -127,7 +128,14 @@ func (r *rig) runStudio() {
 // trimming is a real store that can be told to have lost its events.
 type trimming struct {
 	*sqlite.Store
-	trimmed *atomic.Bool
+	trimmed, mute *atomic.Bool
+}
+
+func (s *trimming) AnswerCommand(ctx context.Context, c *sidecar.Command) (*sidecar.Command, error) {
+	if s.mute.Load() {
+		return nil, sidecar.ErrNotFound
+	}
+	return s.Store.AnswerCommand(ctx, c)
 }
 
 func (s *trimming) Events(ctx context.Context, scope sidecar.Scope, run sidecar.RunID, after sidecar.Seq, limit int) ([]sidecar.Record, error) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func (r *remote) do(ctx context.Context, method, url string, body io.Reader, hea
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, &refusal{Status: http.StatusBadGateway, Code: "sidecar_unavailable", Message: fmt.Sprintf("no sidecar answers at %s: %v", r.base, errors.Unwrap(err))}
+		return nil, r.silent(errors.Unwrap(err))
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
@@ -96,22 +97,54 @@ func readRefusal(resp *http.Response) error {
 	return out
 }
 
-// call sends JSON and reads JSON.
-func (r *remote) call(ctx context.Context, method, url string, body, answer any) error {
-	var reader io.Reader
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return fmt.Errorf("encode the request: %w", err)
-		}
-		reader = bytes.NewReader(raw)
+// codeSilent is the code of a request that was not answered, or not to the end.
+const codeSilent = "sidecar_unavailable"
+
+func (r *remote) silent(cause error) *refusal {
+	return &refusal{Status: http.StatusBadGateway, Code: codeSilent, Message: fmt.Sprintf("no sidecar answers at %s: %v", r.base, cause)}
+}
+
+// get reads JSON.
+func (r *remote) get(ctx context.Context, url string, answer any) error {
+	return r.call(ctx, http.MethodGet, url, nil, nil, answer)
+}
+
+// keyHeader names a request, so that it can be sent again.
+const keyHeader = "Idempotency-Key"
+
+// post sends JSON and reads JSON. What is not answered is sent again under the
+// same key: it is done once.
+func (r *remote) post(ctx context.Context, url string, body, answer any) error {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode the request: %w", err)
 	}
-	resp, err := r.do(ctx, method, url, reader, map[string]string{"Content-Type": "application/json"})
+	header := map[string]string{"Content-Type": "application/json", keyHeader: rand.Text()}
+	for tries := 0; ; tries++ {
+		err := r.call(ctx, http.MethodPost, url, raw, header, answer)
+		var refused *refusal
+		if !errors.As(err, &refused) || refused.Code != codeSilent || tries >= followTries {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(followPause):
+		}
+	}
+}
+
+func (r *remote) call(ctx context.Context, method, url string, body []byte, header map[string]string, answer any) error {
+	resp, err := r.do(ctx, method, url, bytes.NewReader(body), header)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return r.silent(err)
+	}
+	if err := json.Unmarshal(raw, answer); err != nil {
 		return fmt.Errorf("read the answer of %s %s: %w", method, url, err)
 	}
 	return nil
@@ -136,7 +169,7 @@ func (f *contractForm) typeOf(name string) string {
 
 func (r *remote) form(ctx context.Context, workflow, contract string) (*contractForm, error) {
 	var form contractForm
-	err := r.call(ctx, http.MethodGet, r.url("contracts", workflow, contract), nil, &form)
+	err := r.get(ctx, r.url("contracts", workflow, contract), &form)
 	return &form, err
 }
 
@@ -157,7 +190,7 @@ func (r *remote) upload(ctx context.Context, path string) (json.RawMessage, erro
 		Ref     json.RawMessage   `json:"file_ref"`
 	}
 	ask := map[string]any{"filename": filepath.Base(path), "mime_type": mime.TypeByExtension(filepath.Ext(path)), "size": info.Size()}
-	if err := r.call(ctx, http.MethodPost, r.url("uploads", "prepare"), ask, &slot); err != nil {
+	if err := r.post(ctx, r.url("uploads", "prepare"), ask, &slot); err != nil {
 		return nil, err
 	}
 	target, err := r.resolve(slot.URL)
@@ -189,13 +222,13 @@ func (r *remote) launch(ctx context.Context, workflow, contract string, inputs m
 	var answer struct {
 		ID string `json:"run_id"`
 	}
-	err := r.call(ctx, http.MethodPost, r.url("contracts", workflow, contract, "run"), map[string]any{"inputs": inputs}, &answer)
+	err := r.post(ctx, r.url("contracts", workflow, contract, "run"), map[string]any{"inputs": inputs}, &answer)
 	return answer.ID, err
 }
 
 func (r *remote) cancel(ctx context.Context, id string) error {
 	var ignored map[string]any
-	return r.call(ctx, http.MethodPost, r.url("runs", id, "cancel"), nil, &ignored)
+	return r.post(ctx, r.url("runs", id, "cancel"), struct{}{}, &ignored)
 }
 
 type galleryItem struct {
@@ -218,7 +251,7 @@ func (r *remote) state(ctx context.Context, id string) (*outcome, error) {
 		} `json:"run"`
 		Items []galleryItem `json:"gallery_items"`
 	}
-	if err := r.call(ctx, http.MethodGet, r.url("runs", id), nil, &doc); err != nil {
+	if err := r.get(ctx, r.url("runs", id), &doc); err != nil {
 		return nil, err
 	}
 	return &outcome{RunID: id, Status: doc.Run.Status, Outcome: doc.Run.Outcome, Message: doc.Run.Error, items: doc.Items}, nil

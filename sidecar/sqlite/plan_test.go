@@ -43,6 +43,21 @@ func busy(t *testing.T, store *sqlite.Store, from int) {
 	if _, err := store.Blob(ctx, sidecar.DigestOf([]byte("graph"))); err != nil {
 		t.Fatal(err)
 	}
+	ctx = sidecar.WithOrder(ctx, &sidecar.Order{Command: newCommand("alice", from)})
+	if err := store.AddUpload(ctx, newUpload(from)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.AnswerCommand(ctx, answered("alice", from)); err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range []sidecar.SessionID{"", "alice"} {
+		if _, err := store.Commands(ctx, sidecar.CommandFilter{Session: session, Limit: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.ExpireCommands(ctx, birth); err != nil {
+		t.Fatal(err)
+	}
 	if err := store.SaveSession(ctx, sidecar.Session{ID: "s", Scope: "alice"}); err != nil {
 		t.Fatal(err)
 	}
