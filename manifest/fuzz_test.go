@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/bounded"
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
 
@@ -15,24 +16,26 @@ func FuzzParseObject(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		values, err := manifest.ParseObject(raw, manifest.Limits{})
-		if err != nil {
-			return
-		}
-		text, err := values.MarshalJSON()
-		if err != nil || !json.Valid(text) {
-			t.Fatalf("%q was written as %q, %v", raw, text, err)
-		}
-		again, err := manifest.ParseObject(text, manifest.Limits{})
-		if err != nil {
-			t.Fatalf("%q was written as %q: %v", raw, text, err)
-		}
-		if second, _ := again.MarshalJSON(); !bytes.Equal(text, second) {
-			t.Fatalf("%q became %q", text, second)
-		}
-		if !json.Valid(manifest.DisplayInputs(values)) {
-			t.Fatalf("%q is shown as %q", raw, manifest.DisplayInputs(values))
-		}
+		bounded.Input(t, func() {
+			values, err := manifest.ParseObject(raw, manifest.Limits{})
+			if err != nil {
+				return
+			}
+			text, err := values.MarshalJSON()
+			if err != nil || !json.Valid(text) {
+				t.Fatalf("%q was written as %q, %v", raw, text, err)
+			}
+			again, err := manifest.ParseObject(text, manifest.Limits{})
+			if err != nil {
+				t.Fatalf("%q was written as %q: %v", raw, text, err)
+			}
+			if second, _ := again.MarshalJSON(); !bytes.Equal(text, second) {
+				t.Fatalf("%q became %q", text, second)
+			}
+			if !json.Valid(manifest.DisplayInputs(values)) {
+				t.Fatalf("%q is shown as %q", raw, manifest.DisplayInputs(values))
+			}
+		})
 	})
 }
 
@@ -47,22 +50,24 @@ func FuzzGraph(f *testing.F) {
 	}
 	c := &manifest.Contract{Name: "c", Inputs: []manifest.Input{{Name: "x", Type: "integer", NodeID: "1", FieldKey: "f"}}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		g, _, err := manifest.ParseGraph(raw)
-		if err != nil {
-			return
-		}
-		built := c.Bind(g, manifest.Values{{Name: "x", Value: json.RawMessage("77")}})
-		built.Graph = built.Graph.WithMeta().StampPrefixes([]manifest.Output{{Type: "image", NodeID: "1"}}, "t")
-		again, _, err := manifest.ParseGraph(built.Graph.Bytes())
-		if err != nil {
-			t.Fatalf("%q was written as %q: %v", raw, built.Graph.Bytes(), err)
-		}
-		if !bytes.Equal(again.Bytes(), built.Graph.Bytes()) {
-			t.Fatalf("%q became %q", built.Graph.Bytes(), again.Bytes())
-		}
-		if !built.HasErrors() && !bytes.Contains(built.Graph.Bytes(), []byte("77")) {
-			t.Fatalf("the value is not in %q", built.Graph.Bytes())
-		}
+		bounded.Input(t, func() {
+			g, _, err := manifest.ParseGraph(raw)
+			if err != nil {
+				return
+			}
+			built := c.Bind(g, manifest.Values{{Name: "x", Value: json.RawMessage("77")}})
+			built.Graph = built.Graph.WithMeta().StampPrefixes([]manifest.Output{{Type: "image", NodeID: "1"}}, "t")
+			again, _, err := manifest.ParseGraph(built.Graph.Bytes())
+			if err != nil {
+				t.Fatalf("%q was written as %q: %v", raw, built.Graph.Bytes(), err)
+			}
+			if !bytes.Equal(again.Bytes(), built.Graph.Bytes()) {
+				t.Fatalf("%q became %q", built.Graph.Bytes(), again.Bytes())
+			}
+			if !built.HasErrors() && !bytes.Contains(built.Graph.Bytes(), []byte("77")) {
+				t.Fatalf("the value is not in %q", built.Graph.Bytes())
+			}
+		})
 	})
 }
 
@@ -74,10 +79,12 @@ func FuzzManifest(f *testing.F) {
 	f.Add("[tool]\ncomfygit.workflows.a.execution_contract.contracts = { b = { outputs = [{ name = {}, type = [], node_id = 1.5 }] } }")
 	f.Add("a = 0xFFFFFFFFFFFFFFFFFFFF\nb = -1e999\nc = [1, 99999999999999999999]")
 	f.Fuzz(func(t *testing.T, text string) {
-		s := open(t, write(t, map[string]string{"pyproject.toml": text})).Snapshot()
-		if !json.Valid(s.JSON()) {
-			t.Fatalf("served as %q", s.JSON())
-		}
-		s.Diagnose()
+		bounded.Input(t, func() {
+			s := open(t, write(t, map[string]string{"pyproject.toml": text})).Snapshot()
+			if !json.Valid(s.JSON()) {
+				t.Fatalf("served as %q", s.JSON())
+			}
+			s.Diagnose()
+		})
 	})
 }

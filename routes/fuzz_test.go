@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/bounded"
 	"github.com/comfygit-ai/studio-sidecar/routes"
 )
 
@@ -41,16 +42,18 @@ func FuzzRunBody(f *testing.F) {
 	r := start(f, func(o *routes.Options) { o.MaxRequestBytes = 64 << 10 })
 	must(f, r.fake.Close()) // nothing is to run here
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if bytes.Contains(body, []byte("wait")) && bytes.Contains(body, []byte("true")) {
-			return // a wait takes its time
-		}
-		req := httptest.NewRequest("POST", runPath, bytes.NewReader(body))
-		req.Header.Set("X-ComfyGit-Studio-Session", "fuzz")
-		r.check(t, req)
-		list := r.check(t, httptest.NewRequest("GET", "/gallery?limit=1", nil))
-		if list.Code != http.StatusOK {
-			t.Errorf("the gallery: %d", list.Code)
-		}
+		bounded.Input(t, func() {
+			if bytes.Contains(body, []byte("wait")) && bytes.Contains(body, []byte("true")) {
+				return // a wait takes its time
+			}
+			req := httptest.NewRequest("POST", runPath, bytes.NewReader(body))
+			req.Header.Set("X-ComfyGit-Studio-Session", "fuzz")
+			r.check(t, req)
+			list := r.check(t, httptest.NewRequest("GET", "/gallery?limit=1", nil))
+			if list.Code != http.StatusOK {
+				t.Errorf("the gallery: %d", list.Code)
+			}
+		})
 	})
 }
 
@@ -62,18 +65,20 @@ func FuzzRange(f *testing.F) {
 	must(f, os.MkdirAll(filepath.Join(r.artifacts, "p"), 0o755))
 	must(f, os.WriteFile(filepath.Join(r.artifacts, "p", "a.txt"), []byte("0123456789"), 0o644))
 	f.Fuzz(func(t *testing.T, header string) {
-		req := httptest.NewRequest("GET", "/outputs/view?serve_artifact=p/a.txt", nil)
-		req.Header["Range"] = []string{header}
-		w := r.check(t, req)
-		switch w.Code {
-		case 200, 416:
-		case 206:
-			if w.Body.Len() > 10 || !strings.Contains("0123456789", w.Body.String()) {
-				t.Errorf("%q gives %q", header, w.Body)
+		bounded.Input(t, func() {
+			req := httptest.NewRequest("GET", "/outputs/view?serve_artifact=p/a.txt", nil)
+			req.Header["Range"] = []string{header}
+			w := r.check(t, req)
+			switch w.Code {
+			case 200, 416:
+			case 206:
+				if w.Body.Len() > 10 || !strings.Contains("0123456789", w.Body.String()) {
+					t.Errorf("%q gives %q", header, w.Body)
+				}
+			default:
+				t.Errorf("%q: %d", header, w.Code)
 			}
-		default:
-			t.Errorf("%q: %d", header, w.Code)
-		}
+		})
 	})
 }
 
@@ -83,12 +88,14 @@ func FuzzCursor(f *testing.F) {
 	}
 	r := start(f)
 	f.Fuzz(func(t *testing.T, cursor string) {
-		for _, path := range []string{"/gallery?cursor=", "/runs?limit=3&cursor="} {
-			w := r.check(t, httptest.NewRequest("GET", path+url.QueryEscape(cursor), nil))
-			if w.Code != 200 && w.Code != 400 {
-				t.Errorf("%q: %d", cursor, w.Code)
+		bounded.Input(t, func() {
+			for _, path := range []string{"/gallery?cursor=", "/runs?limit=3&cursor="} {
+				w := r.check(t, httptest.NewRequest("GET", path+url.QueryEscape(cursor), nil))
+				if w.Code != 200 && w.Code != 400 {
+					t.Errorf("%q: %d", cursor, w.Code)
+				}
 			}
-		}
+		})
 	})
 }
 
@@ -98,12 +105,14 @@ func FuzzEventID(f *testing.F) {
 	}
 	r := start(f)
 	f.Fuzz(func(t *testing.T, id string) {
-		req := httptest.NewRequest("HEAD", "/events", nil)
-		req.Header["Last-Event-Id"] = []string{id}
-		w := r.check(t, req)
-		digits := strings.Trim(id, "0123456789") == ""
-		if w.Code != 200 && w.Code != 400 || !digits && w.Code != 400 {
-			t.Errorf("%q: %d", id, w.Code)
-		}
+		bounded.Input(t, func() {
+			req := httptest.NewRequest("HEAD", "/events", nil)
+			req.Header["Last-Event-Id"] = []string{id}
+			w := r.check(t, req)
+			digits := strings.Trim(id, "0123456789") == ""
+			if w.Code != 200 && w.Code != 400 || !digits && w.Code != 400 {
+				t.Errorf("%q: %d", id, w.Code)
+			}
+		})
 	})
 }

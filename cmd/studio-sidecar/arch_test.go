@@ -90,8 +90,9 @@ var imports = map[string]map[string]string{
 		"sidecar/protocol":           "what two sidecars say to each other",
 		"golang.org/x/sync/errgroup": "owns the goroutines that call back",
 	},
-	"static":        {},
-	"internal/need": {},
+	"static":           {},
+	"internal/need":    {},
+	"internal/bounded": {},
 	"cmd/studio-sidecar": {
 		"sidecar/upload": "wiring", "manifest": "wiring", "manifest/watch": "wiring", "sidecar": "wiring", "sidecar/sqlite": "wiring",
 		"sidecar/artifact": "wiring", "sidecar/comfy": "wiring", "sidecar/protocol": "wiring", "sidecar/worker": "wiring", "sidecar/comfyfake": "the demo's ComfyUI",

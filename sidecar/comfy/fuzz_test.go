@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/bounded"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfy"
 )
@@ -34,14 +35,16 @@ func FuzzMessage(f *testing.F) {
 	meta := `{"image_type":"image/png",` + a + `}`
 	f.Add([]byte(`{}`), fmt.Appendf(nil, "\x00\x00\x00\x04\x00\x00\x00%c%spng", len(meta), meta))
 	f.Fuzz(func(t *testing.T, text, frame []byte) {
-		opening := []byte(`{"type":"executing","data":{"node":"1",` + a + `}}`)
-		comfy.Decode(job(promptA, picture(1)), [][]byte{opening, text, text}, [][]byte{frame}, func(n sidecar.News) {
-			if !kinds[n.Kind] || n.Kind != sidecar.NewsQueue && n.Prompt != promptA || n.Epoch != 1 {
-				t.Errorf("news: %+v", n)
-			}
-			if n.Kind == sidecar.NewsPreview && (n.Preview.Type == "" || len(n.Preview.Data) == 0) {
-				t.Errorf("preview: %+v", n)
-			}
+		bounded.Input(t, func() {
+			opening := []byte(`{"type":"executing","data":{"node":"1",` + a + `}}`)
+			comfy.Decode(job(promptA, picture(1)), [][]byte{opening, text, text}, [][]byte{frame}, func(n sidecar.News) {
+				if !kinds[n.Kind] || n.Kind != sidecar.NewsQueue && n.Prompt != promptA || n.Epoch != 1 {
+					t.Errorf("news: %+v", n)
+				}
+				if n.Kind == sidecar.NewsPreview && (n.Preview.Type == "" || len(n.Preview.Data) == 0) {
+					t.Errorf("preview: %+v", n)
+				}
+			})
 		})
 	})
 }
@@ -51,23 +54,25 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"outputs":{},"status":{"status_str":"error","messages":[["execution_error",{"node_id":"2","node_type":"T","exception_message":"m"}]]}}`))
 	f.Add([]byte(`{"status":{"status_str":"error","messages":[["execution_interrupted",{}]]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		seen, err := comfy.SightingOf(promptA, raw)
-		if err != nil {
-			return
-		}
-		switch seen.Place {
-		case sidecar.PlaceDone:
-			if seen.Outputs == nil || seen.Failure != nil {
-				t.Errorf("%+v", seen)
+		bounded.Input(t, func() {
+			seen, err := comfy.SightingOf(promptA, raw)
+			if err != nil {
+				return
 			}
-		case sidecar.PlaceFailed:
-			if seen.Failure == nil || seen.Failure.Message == "" || !json.Valid(seen.Failure.Detail) {
-				t.Errorf("%+v", seen.Failure)
+			switch seen.Place {
+			case sidecar.PlaceDone:
+				if seen.Outputs == nil || seen.Failure != nil {
+					t.Errorf("%+v", seen)
+				}
+			case sidecar.PlaceFailed:
+				if seen.Failure == nil || seen.Failure.Message == "" || !json.Valid(seen.Failure.Detail) {
+					t.Errorf("%+v", seen.Failure)
+				}
+			case sidecar.PlaceStopped:
+			default:
+				t.Errorf("place %q", seen.Place)
 			}
-		case sidecar.PlaceStopped:
-		default:
-			t.Errorf("place %q", seen.Place)
-		}
+		})
 	})
 }
 
