@@ -32,6 +32,7 @@ func TestPanel(t *testing.T) {
 		{"comfyui_away_is_told_and_recovers", comfyAway},
 		{"contracts_changed_on_disk_appear", changedOnDisk},
 		{"largest_seed_reaches_comfyui_as_typed", largestSeed},
+		{"what_is_not_answered_is_sent_again_and_done_once", repeatsUnanswered},
 		{"token_is_asked_for_and_given_up", signInAndOut},
 		{"works_under_a_prefix", underPrefix},
 		{"is_a_sidebar_in_a_frame", inFrame},

@@ -21,6 +21,7 @@ export class ApiError extends Error {
 
 const TIMEOUT = 30_000;
 const RETRIES = 5;
+const PAUSES = [0.5, 1.5, 4];   // seconds before what was not answered is sent again
 
 // Who comes without a session is given one. Requests sent together would be given one each, and
 // the last to be answered would win: so the first goes alone.
@@ -35,18 +36,24 @@ function afterFirst(send) {
 
 export const request = (...args) => afterFirst(() => send(...args));
 
-// send asks again while the environment is being changed by somebody else.
-async function send(...args) {
-  for (let left = RETRIES; ; left--) {
+// send asks again while the environment is being changed by somebody else. What changes something
+// carries a key: it is sent again when no answer came, and done once.
+async function send(method, path, body, options = {}) {
+  const key = method === "GET" ? "" : newKey();
+  for (let left = RETRIES, silent = 0; ; left--) {
     try {
-      return await ask(...args);
+      return await ask(method, path, body, options, key);
     } catch (e) {
       if (e.status === 401) signIn();
-      if (e.code !== "environment_busy" || !left) throw e;
-      await new Promise((done) => setTimeout(done, 1000 * (Number(e.retryAfter) || 1)));
+      const wait = e.status === 0 && key ? PAUSES[silent++] : e.code === "environment_busy" && left ? Number(e.retryAfter) || 1 : 0;
+      if (!wait) throw e;
+      await new Promise((done) => setTimeout(done, 1000 * wait));
     }
   }
 }
+
+// newKey is 32 hex digits; randomUUID is not there on a page without https.
+const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 
 // signIn loads the page anew: the server shows its form instead. Not twice in a row, should it not.
 function signIn() {
@@ -55,12 +62,15 @@ function signIn() {
   location.reload();
 }
 
-async function ask(method, path, body, options = {}) {
+async function ask(method, path, body, options, key) {
+  const headers = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (key) headers["Idempotency-Key"] = key;
   let answer, text;
   try {
     answer = await fetch(api(path), {
       method,
-      headers: body === undefined ? { Accept: "application/json" } : { Accept: "application/json", "Content-Type": "application/json" },
+      headers,
       body: body === undefined ? undefined : write(body),
       cache: "no-store",
       signal: AbortSignal.timeout(TIMEOUT),
