@@ -18,6 +18,7 @@ const (
 	EventRunCancelled     EventType = "run_cancelled"
 	EventNodeStarted      EventType = "node_started"
 	EventNodeFinished     EventType = "node_finished"
+	EventRunDeleted       EventType = "run_deleted" // belongs to no run: its target is "runs/ID"
 	EventContractsChanged EventType = "contracts_changed"
 	EventHealthChanged    EventType = "health_changed"
 )

@@ -30,13 +30,14 @@ func (s *Studio) tendUploads(ctx context.Context) error {
 	}
 }
 
-func (s *Studio) expireUploads(ctx context.Context) {
+// expireUploads returns how many it removed.
+func (s *Studio) expireUploads(ctx context.Context) int {
 	gone, err := s.store.ExpireUploads(ctx, time.Now())
 	if err != nil {
 		if ctx.Err() == nil {
 			s.log.Error("expire uploads", "err", err)
 		}
-		return
+		return 0
 	}
 	for _, u := range gone {
 		if err := s.removeExpired(ctx, u); err != nil && ctx.Err() == nil {
@@ -46,6 +47,7 @@ func (s *Studio) expireUploads(ctx context.Context) {
 	if len(gone) > 0 {
 		s.log.Info("removed expired uploads", "count", len(gone))
 	}
+	return len(gone)
 }
 
 // removeExpired removes a file, unless it was sent again meanwhile: the id of a

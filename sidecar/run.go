@@ -141,6 +141,10 @@ type State struct {
 	FinishedAt time.Time
 	// Deleted are the items that were deleted while the run was unfinished.
 	Deleted []ItemID
+	// Title is what people call the run; Pinned runs are kept whatever
+	// retention says.
+	Title  string
+	Pinned bool
 	// HeadHash is the hash of the run's newest event.
 	HeadHash []byte
 }

@@ -19,6 +19,7 @@ var ErrLasting = errors.New("it stays so until it is mended")
 type Store interface {
 	UploadStore
 	CommandStore
+	RetentionStore
 
 	// Create adds a run with its slots, items, blobs and events.
 	Create(ctx context.Context, run *Run, events []Event, blobs ...Blob) error

@@ -33,7 +33,11 @@ type Options struct {
 	RunLimit time.Duration
 	// Uploads is where files that clients send are kept; nil: none are taken.
 	Uploads *upload.Folder
-	Log     *slog.Logger
+	// Keep says what is kept of finished runs, Copies where their files are;
+	// nil: there are none.
+	Keep   Retention
+	Copies Copies
+	Log    *slog.Logger
 }
 
 // Studio launches, follows, cancels and shows runs. Its methods may be called
@@ -52,6 +56,9 @@ type Studio struct {
 	sessions sessionSet
 	health   healthState
 
+	keep   Retention
+	copies Copies
+
 	uploads *upload.Folder
 	placing sync.Mutex // held while a received file gets its name
 }
@@ -67,7 +74,7 @@ func New(o Options) *Studio {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, log: o.Log, uploads: o.Uploads}
+	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies}
 	s.queue.window = o.Window
 	return s
 }
@@ -80,6 +87,7 @@ func (s *Studio) Run(ctx context.Context) error {
 	g.Go(func() error { return s.watch(inner) })
 	g.Go(func() error { return s.tellHealth(inner) })
 	g.Go(func() error { return s.tendUploads(inner) })
+	g.Go(func() error { return s.tendRetention(inner) })
 	g.Go(func() error { return s.dispatch(inner, g) })
 	if err := g.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("run studio: %w", err)

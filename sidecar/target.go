@@ -34,6 +34,7 @@ func (t *targets) run(r *Run) {
 		Status: r.Status, Phase: r.Phase, Outcome: r.Outcome, PromptID: r.PromptID, Code: r.Code,
 		Error: r.Error, Workflow: r.Workflow, Contract: r.Contract, Attempt: r.Attempt,
 		CreatedAt: FormatTime(r.CreatedAt), StartedAt: FormatTime(r.StartedAt), FinishedAt: FormatTime(r.FinishedAt),
+		Title: r.Title, Pinned: r.Pinned,
 	})
 }
 
@@ -72,6 +73,8 @@ type runTarget struct {
 	CreatedAt  string   `json:"createdAt"`
 	StartedAt  string   `json:"startedAt,omitempty"`
 	FinishedAt string   `json:"finishedAt,omitempty"`
+	Title      string   `json:"title,omitempty"`
+	Pinned     bool     `json:"pinned,omitempty"`
 }
 
 type slotTarget struct {

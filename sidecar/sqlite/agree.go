@@ -54,6 +54,9 @@ func agreeIn(tx *Tx) error {
 	if opens == seen {
 		return nil
 	}
+	if _, err := tx.Exec(adoptEnded); err != nil {
+		return fmt.Errorf("adopt runs that ended: %w", err)
+	}
 	_, err = tx.Exec(`
 		UPDATE sidecar_meta
 		SET value = CASE key WHEN 'foreign_seen' THEN ? ELSE ? END
@@ -76,15 +79,15 @@ func dropVanished(tx *Tx, which string) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range gone {
-		for _, table := range []string{"node_runs", "events", "run_state"} {
-			if _, err := tx.Exec("DELETE FROM "+table+" WHERE run_id = ?", id); err != nil {
-				return err
-			}
-		}
-	}
 	if len(gone) == 0 {
 		return nil
+	}
+	var removed removal
+	if err := tx.removeRuns(gone, &removed); err != nil {
+		return err
+	}
+	if err := tx.finishRemoval(&removed); err != nil {
+		return err
 	}
 	_, err = tx.Exec("UPDATE sidecar_meta SET value = ? WHERE key = 'trimmed_to'", int64(tx.seq))
 	return err
@@ -145,6 +148,17 @@ func adoptActive(tx *Tx) error {
 	}
 	return nil
 }
+
+// adoptEnded gives a state to what ended in the reference's hands, as derived
+// has it, so that each run has a time at which it ended.
+const adoptEnded = `
+	INSERT INTO run_state (run_id, phase, outcome, accepted, attempt, prompt_id, finished_at, row_updated_at)
+	SELECT r.run_id, 'finished',
+		CASE r.status WHEN 'completed' THEN 'completed' WHEN 'error' THEN 'failed' WHEN 'cancelled' THEN 'cancelled' ELSE '' END,
+		coalesce(r.prompt_id, '') <> '', coalesce(r.prompt_id, '') <> '', coalesce(r.prompt_id, ''),
+		coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', r.updated_at), ''), r.updated_at
+	FROM runs AS r
+	WHERE r.status NOT IN ('submitted', 'running') AND NOT EXISTS (SELECT 1 FROM run_state AS s WHERE s.run_id = r.run_id)`
 
 // follow moves our state of a run to where its columns are.
 func follow(r *sidecar.Run) {

@@ -16,7 +16,7 @@ const (
 	// applicationID is "SSid" in ASCII.
 	applicationID = 0x53536964
 	// schemaVersion is the number of the newest migration.
-	schemaVersion = 4
+	schemaVersion = 5
 	// checkedSize is how large a file may be to be checked page by page at
 	// each start: some 50 ms. Larger ones are by Verify.
 	checkedSize = 32 << 20
@@ -55,6 +55,7 @@ var ownColumns = map[int64]map[string][]string{
 		"run_state": {"uploads"},
 	},
 	4: {"commands": append([]string{"seq"}, commandTable.columns...)},
+	5: {"run_state": {"bytes"}},
 }
 
 func without(columns []string, name string) []string {

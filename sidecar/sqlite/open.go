@@ -54,8 +54,8 @@ type Store struct {
 	closing chan struct{}
 	done    sync.WaitGroup // the writer
 	close   func() error
-	// verifying is held by those who walk the file, and waited for by Close.
-	verifying sync.RWMutex
+	// walking is held by those who walk the file, and waited for by Close.
+	walking sync.RWMutex
 
 	epoch     int64 // raised at each open
 	trimmedTo atomic.Int64
@@ -196,7 +196,7 @@ func (s *Store) connect(ctx context.Context, ephemeral bool) (err error) {
 	if s.readDB, err = sql.Open("sqlite", readerDSN(s.path)); err != nil {
 		return err
 	}
-	s.readDB.SetMaxOpenConns(readers + 1) // one more for Verify
+	s.readDB.SetMaxOpenConns(readers + 2) // two more for Verify and Prune
 	s.readers = make(chan *session, readers)
 	for range readers {
 		reader, err := openSession(ctx, s.readDB)
@@ -219,8 +219,8 @@ func (s *Store) Close() error { return s.close() }
 func (s *Store) shut() error {
 	close(s.closing)
 	s.done.Wait()
-	s.verifying.Lock()
-	defer s.verifying.Unlock()
+	s.walking.Lock()
+	defer s.walking.Unlock()
 	return s.release()
 }
 

@@ -29,13 +29,15 @@ func scanRun(row scanner) (*storedRun, error) {
 	var s struct {
 		id, phase, outcome, code, prompt, due, contract, graph, environment, manifest textCell
 		digest, issues, deleted, started, finished, updated, uploads                  textCell
-		revision, attempt, accepted                                                   numberCell
+		title                                                                         textCell
+		revision, attempt, accepted, pinned                                           numberCell
 		head                                                                          []byte
 	}
 	err := row.Scan(&c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &c[10], &c[11],
 		&s.id, &s.revision, &s.head, &s.phase, &s.outcome, &s.code, &s.attempt, &s.accepted,
 		&s.prompt, &s.due, &s.contract, &s.graph, &s.environment, &s.manifest,
-		&s.digest, &s.issues, &s.deleted, &s.started, &s.finished, &s.updated, &s.uploads)
+		&s.digest, &s.issues, &s.deleted, &s.started, &s.finished, &s.updated, &s.uploads,
+		&s.title, &s.pinned)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,7 @@ func scanRun(row scanner) (*storedRun, error) {
 		Graph: sidecar.Digest(s.graph), ContractRef: sidecar.Digest(s.contract),
 		EnvironmentRef: documentOf(s.environment), ManifestRevision: string(s.manifest), PromptDigest: string(s.digest),
 		Issues: documentOf(s.issues), DueAt: timeOf(s.due), StartedAt: timeOf(s.started), FinishedAt: timeOf(s.finished),
-		HeadHash: s.head,
+		Title: string(s.title), Pinned: s.pinned != 0, HeadHash: s.head,
 	}
 	if s.deleted != "" {
 		if err := json.Unmarshal([]byte(s.deleted), &run.Deleted); err != nil {
@@ -91,6 +93,7 @@ func stateRow(r *sidecar.Run, updated string) []any {
 		string(r.ContractRef), string(r.Graph), document(r.EnvironmentRef), r.ManifestRevision,
 		r.PromptDigest, document(r.Issues), deleted,
 		sidecar.FormatTime(r.StartedAt), sidecar.FormatTime(r.FinishedAt), updated, uploadsCell(r.Uploads),
+		nullable(r.Title), flag(r.Pinned),
 	}
 }
 

@@ -19,6 +19,7 @@ var (
 		"run_id", "revision", "head_hash", "phase", "outcome", "code", "attempt", "accepted",
 		"prompt_id", "due_at", "contract", "graph", "environment_ref", "manifest_revision",
 		"prompt_digest", "issues", "deleted", "started_at", "finished_at", "row_updated_at", "uploads",
+		"title", "pinned",
 	}}
 	slotTable = table{"output_slots", 1, []string{
 		"slot_id", "run_id", "session_id", "scope_key", "workflow", "contract",

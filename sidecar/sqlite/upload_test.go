@@ -201,7 +201,8 @@ func TestFileOfTheFirstVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.Exec("DROP TABLE files; DROP TABLE cursors; DROP TABLE commands; ALTER TABLE run_state DROP COLUMN uploads; PRAGMA user_version = 1")
+	_, err = db.Exec(`DROP TABLE files; DROP TABLE cursors; DROP TABLE commands; DROP INDEX run_state_kept; DROP INDEX run_state_graph; DROP INDEX run_state_contract;
+		ALTER TABLE run_state DROP COLUMN bytes; ALTER TABLE run_state DROP COLUMN uploads; PRAGMA user_version = 1`)
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}

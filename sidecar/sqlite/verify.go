@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -32,18 +31,8 @@ type Fault struct {
 // events, and every blob. SQLite notices no flipped bit; the chains and
 // digests do. It sees one moment of the file and holds nobody up.
 func (s *Store) Verify(ctx context.Context) (Report, error) {
-	s.verifying.RLock()
-	defer s.verifying.RUnlock()
-	if s.closed() {
-		return Report{}, ErrClosed
-	}
-	session, err := openSession(ctx, s.readDB)
-	if err != nil {
-		return Report{}, fmt.Errorf("verify %s: %w", s.path, err)
-	}
 	v := verifier{ctx: ctx, closed: s.closed}
-	err = session.read(true, v.verify)
-	if err := errors.Join(err, session.close()); err != nil {
+	if err := s.walk(ctx, true, v.verify); err != nil {
 		return v.report, fmt.Errorf("verify %s: %w", s.path, err)
 	}
 	return v.report, nil
@@ -113,7 +102,7 @@ func (v *verifier) chains(q querier) error {
 		FROM (
 			SELECT run_id, base_hash, head_hash FROM run_state
 			UNION ALL
-			SELECT '', NULL, value FROM sidecar_meta WHERE key = 'head_hash'
+			SELECT '', (SELECT value FROM sidecar_meta WHERE key = 'base_hash'), value FROM sidecar_meta WHERE key = 'head_hash'
 		) AS c LEFT JOIN events AS e ON e.run_id = c.run_id
 		ORDER BY c.run_id, e.seq`)
 	err = each(rows, err, func(row scanner) error {

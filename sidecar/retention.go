@@ -1,0 +1,154 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// prunePause is how often a server looks for what it need not keep.
+	prunePause = time.Hour
+	// pruneDelay is how long after its start it does so for the first time:
+	// what waits then comes first.
+	pruneDelay = 5 * time.Second
+	// maxDoomed is how many copies are removed at once.
+	maxDoomed = 500
+)
+
+// Retention says what is kept of finished runs. The zero value keeps all.
+// Pinned runs are kept and count for none of the limits.
+type Retention struct {
+	Age   time.Duration // since they ended; 0: any
+	Runs  int           // the newest by their end; 0: all
+	Bytes int64         // of the newest, with their copies; 0: all
+}
+
+// Zero reports whether all is kept.
+func (r Retention) Zero() bool { return r == Retention{} }
+
+// Pruned counts what was removed, or would be.
+type Pruned struct {
+	Runs    int
+	Items   int
+	Events  int
+	Blobs   int
+	Copies  int   // files of outputs
+	Uploads int   // files that clients sent
+	Bytes   int64 // of the runs, with their copies
+}
+
+// RetentionStore is the part of a Store that lets go of finished runs.
+type RetentionStore interface {
+	// Prune removes the finished runs that retention does not keep, in many
+	// short transactions, with all that belongs to them. size tells how large
+	// a copy is. Their copies become doomed.
+	Prune(ctx context.Context, keep Retention, now time.Time, size func(ref string) int64) (Pruned, error)
+	// DeleteRun removes a finished run as Prune does, tells its scope, and
+	// returns it: ErrNotFound when the scope has none of that id, the run with
+	// ErrUnfinished when it has not ended.
+	DeleteRun(ctx context.Context, scope Scope, id RunID) (*Run, error)
+	// Doomed lists copies that nothing names any more, at most limit of them.
+	Doomed(ctx context.Context, limit int) ([]string, error)
+	// Spare forgets that copies are doomed: they are gone.
+	Spare(ctx context.Context, refs []string) error
+}
+
+// ErrUnfinished is returned for a run that has to end first.
+var ErrUnfinished = errors.New("the run has not ended")
+
+// CodeUnfinished answers who would delete a run that has not ended.
+const CodeUnfinished Code = "run_not_finished"
+
+// Copies are the files that runs made and that we keep.
+type Copies interface {
+	// RemoveAll removes copies; one that is gone already is no error.
+	RemoveAll(refs ...string) error
+	// Size is how large a copy is, 0 when there is none.
+	Size(ref string) int64
+}
+
+// tendRetention prunes now and then until ctx ends.
+func (s *Studio) tendRetention(ctx context.Context) error {
+	for pause := pruneDelay; sleep(ctx, pause); pause = prunePause {
+		pruned, err := s.Prune(ctx, s.keep)
+		if err != nil && ctx.Err() == nil {
+			s.log.Error("prune", "err", err)
+		}
+		if pruned.Runs+pruned.Copies > 0 {
+			s.log.Info("removed what need not be kept", "runs", pruned.Runs, "copies", pruned.Copies, "bytes", pruned.Bytes)
+		}
+	}
+	return ctx.Err()
+}
+
+// Prune removes the finished runs that keep does not keep, the copies that
+// nothing names any more, and uploads whose time is over. Of the Studio's
+// options it needs Store, Copies and Uploads alone.
+func (s *Studio) Prune(ctx context.Context, keep Retention) (Pruned, error) {
+	size := func(string) int64 { return 0 }
+	if s.copies != nil {
+		size = s.copies.Size
+	}
+	pruned, err := s.store.Prune(ctx, keep, time.Now(), size)
+	if err != nil {
+		return pruned, storageError(err)
+	}
+	if pruned.Copies, err = s.discardDoomed(ctx); err != nil {
+		return pruned, err
+	}
+	if s.uploads != nil {
+		pruned.Uploads = s.expireUploads(ctx)
+	}
+	return pruned, nil
+}
+
+// discardDoomed removes the copies that nothing names any more. Each stays on
+// the list until it is gone.
+func (s *Studio) discardDoomed(ctx context.Context) (count int, err error) {
+	if s.copies == nil {
+		return 0, nil
+	}
+	for {
+		refs, err := s.store.Doomed(ctx, maxDoomed)
+		if err != nil {
+			return count, storageError(err)
+		}
+		if err := s.copies.RemoveAll(refs...); err != nil {
+			return count, fmt.Errorf("remove copies: %w", err)
+		}
+		if len(refs) > 0 {
+			if err := s.store.Spare(ctx, refs); err != nil {
+				return count, storageError(err)
+			}
+		}
+		count += len(refs)
+		if len(refs) < maxDoomed {
+			return count, nil
+		}
+	}
+}
+
+// DeleteRun removes a finished run of a scope with its items, events and
+// copies. One that has not ended is an *Error with CodeUnfinished, an unknown
+// one with CodeNotFound.
+func (s *Studio) DeleteRun(ctx context.Context, scope Scope, id RunID) error {
+	ctx = context.WithoutCancel(ctx)
+	run, err := s.store.DeleteRun(ctx, scope, id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+	case errors.Is(err, ErrUnfinished):
+		return &Error{
+			Code: CodeUnfinished, Message: fmt.Sprintf("Run '%s' has not ended.", id),
+			Hint: "Cancel it, and delete it when ComfyUI has let go of it.", Run: run,
+		}
+	case err != nil:
+		return storageError(err)
+	}
+	if _, err := s.discardDoomed(ctx); err != nil {
+		s.log.Error("remove the copies of a deleted run", "run", id, "err", err)
+	}
+	return nil
+}

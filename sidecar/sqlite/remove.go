@@ -1,0 +1,241 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// kindDoomed marks the rows of files that are copies which nothing names any
+// more: they go with the transaction that made them so, the files after it.
+const kindDoomed = "doomed"
+
+// Statements that remove what belongs to the runs of a JSON array of ids. The
+// cross joins fix the order: from the few runs to their rows.
+const (
+	theseRuns     = "(SELECT value FROM json_each(?))"
+	itemsOfThese  = "json_each(?) AS j CROSS JOIN runs AS r ON r.run_id = j.value CROSS JOIN gallery_items AS i ON i.scope_key = r.scope_key AND i.run_id = r.run_id"
+	slotsOfThese  = "json_each(?) AS j CROSS JOIN runs AS r ON r.run_id = j.value CROSS JOIN output_slots AS o ON o.scope_key = r.scope_key AND o.run_id = r.run_id"
+	eventsOfThese = "json_each(?) AS j CROSS JOIN events AS e ON e.run_id = j.value"
+
+	refCell = "CASE WHEN json_valid(i.artifact_json) THEN json_extract(i.artifact_json, '$.serve_artifact') END"
+
+	doomCopies = `
+		INSERT INTO files (id, kind, name, path, state, created_at, expires_at)
+		SELECT DISTINCT 'doomed/' || ` + refCell + `, 'doomed', '', ` + refCell + `, '', ?, ?
+		FROM ` + itemsOfThese + `
+		WHERE ` + refCell + ` <> ''
+		ON CONFLICT DO NOTHING`
+	newestOfThese = "SELECT coalesce(max(e.seq), 0) FROM " + eventsOfThese
+	digestsNamed  = "SELECT graph, contract FROM run_state WHERE run_id IN " + theseRuns
+
+	dropItems     = "DELETE FROM gallery_items WHERE item_id IN (SELECT i.item_id FROM " + itemsOfThese + ")"
+	dropSlots     = "DELETE FROM output_slots WHERE slot_id IN (SELECT o.slot_id FROM " + slotsOfThese + ")"
+	dropNodes     = "DELETE FROM node_runs WHERE run_id IN " + theseRuns
+	dropEvents    = "DELETE FROM events WHERE seq IN (SELECT e.seq FROM " + eventsOfThese + ")"
+	dropCallbacks = "DELETE FROM cursors WHERE consumer IN (SELECT '" + callbackConsumer + "' || value FROM json_each(?))"
+	dropStates    = "DELETE FROM run_state WHERE run_id IN " + theseRuns
+	dropRuns      = "DELETE FROM runs WHERE run_id IN " + theseRuns
+
+	// unnamed are the blobs of a JSON array of digests that no run names.
+	unnamed = `
+		FROM json_each(?) AS j CROSS JOIN blobs AS b ON b.sha256 = j.value
+		WHERE NOT EXISTS (SELECT 1 FROM run_state AS s WHERE substr(s.graph, 1, 16) = substr(b.sha256, 1, 16) AND s.graph = b.sha256)
+			AND NOT EXISTS (SELECT 1 FROM run_state AS s WHERE substr(s.contract, 1, 16) = substr(b.sha256, 1, 16) AND s.contract = b.sha256)`
+	dropBlobs = "DELETE FROM blobs WHERE sha256 IN (SELECT b.sha256 " + unnamed + ")"
+)
+
+// removal counts what removeRuns removed, and remembers what may have become
+// nameless.
+type removal struct {
+	sidecar.Pruned
+	newest sidecar.Seq // of the events that are gone
+	named  map[string]bool
+}
+
+// removeRuns removes runs with all that belongs to them but their blobs.
+func (tx *Tx) removeRuns(ids []string, gone *removal) error {
+	list := jsonList(ids)
+	if err := tx.noteNamed(list, gone); err != nil {
+		return err
+	}
+	now := sidecar.FormatTime(time.Now())
+	copies, err := tx.count(doomCopies, now, now, list)
+	if err != nil {
+		return fmt.Errorf("doom copies: %w", err)
+	}
+	gone.Copies += copies
+	for _, step := range []struct {
+		text  string
+		count *int
+	}{
+		{dropItems, &gone.Items}, {dropSlots, nil}, {dropNodes, nil}, {dropEvents, &gone.Events},
+		{dropCallbacks, nil}, {dropStates, nil}, {dropRuns, &gone.Runs},
+	} {
+		n, err := tx.count(step.text, list)
+		if err != nil {
+			return err
+		}
+		if step.count != nil {
+			*step.count += n
+		}
+	}
+	return nil
+}
+
+// noteNamed remembers the blobs that runs name, and their newest event.
+func (tx *Tx) noteNamed(list string, gone *removal) error {
+	var newest int64
+	if _, err := one(tx, []any{&newest}, newestOfThese, list); err != nil {
+		return err
+	}
+	gone.newest = max(gone.newest, sidecar.Seq(newest))
+	if gone.named == nil {
+		gone.named = map[string]bool{}
+	}
+	rows, err := tx.query(digestsNamed, list)
+	return each(rows, err, func(row scanner) error {
+		var graph, contract textCell
+		err := row.Scan(&graph, &contract)
+		for _, digest := range []textCell{graph, contract} {
+			if digest != "" {
+				gone.named[string(digest)] = true
+			}
+		}
+		return err
+	})
+}
+
+// finishRemoval removes the blobs that nothing names any more, and remembers
+// how far the log has holes.
+func (tx *Tx) finishRemoval(gone *removal) error {
+	digests := make([]string, 0, len(gone.named))
+	for digest := range gone.named {
+		digests = append(digests, digest)
+	}
+	blobs, err := tx.count(dropBlobs, jsonList(digests))
+	if err != nil {
+		return fmt.Errorf("remove blobs: %w", err)
+	}
+	gone.Blobs += blobs
+	return tx.trimmed(gone.newest)
+}
+
+// trimmed notes that events up to a number may be gone. Readers are told before
+// it is committed: what they would miss is not read any more.
+func (tx *Tx) trimmed(upTo sidecar.Seq) error {
+	if upTo == 0 {
+		return nil
+	}
+	for at := &tx.store.trimmedTo; ; {
+		known := at.Load()
+		if known >= int64(upTo) || at.CompareAndSwap(known, int64(upTo)) {
+			break
+		}
+	}
+	_, err := tx.Exec("UPDATE sidecar_meta SET value = max(value, ?) WHERE key = 'trimmed_to'", int64(upTo))
+	return err
+}
+
+// count runs a statement that writes and returns how many rows it changed.
+func (tx *Tx) count(text string, args ...any) (int, error) {
+	result, err := tx.Exec(text, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+func jsonList(texts []string) string {
+	if len(texts) == 0 {
+		return "[]"
+	}
+	list, err := json.Marshal(texts)
+	if err != nil {
+		return "[]" // a list of texts cannot fail
+	}
+	return string(list)
+}
+
+// DeleteRun removes a finished run of a scope with all that belongs to it,
+// tells of it in an event that belongs to no run, and returns it. Another
+// scope's is [sidecar.ErrNotFound]; one that has not ended is returned as it is,
+// with [sidecar.ErrUnfinished].
+func (s *Store) DeleteRun(ctx context.Context, scope sidecar.Scope, id sidecar.RunID) (*sidecar.Run, error) {
+	var run *storedRun
+	err := s.Do(ctx, func(tx *Tx) (err error) {
+		if run, err = loadRun(tx, id); err != nil {
+			return err
+		}
+		if run.Scope != scope {
+			return sidecar.ErrNotFound
+		}
+		if run.Phase != sidecar.PhaseFinished {
+			return sidecar.ErrUnfinished
+		}
+		return tx.deleteRun(&run.Run)
+	})
+	if errors.Is(err, sidecar.ErrUnfinished) {
+		return &run.Run, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("delete run %s: %w", id, err)
+	}
+	return &run.Run, nil
+}
+
+func (tx *Tx) deleteRun(run *sidecar.Run) error {
+	var gone removal
+	if err := tx.removeRuns([]string{string(run.ID)}, &gone); err != nil {
+		return err
+	}
+	if err := tx.finishRemoval(&gone); err != nil {
+		return err
+	}
+	target, err := json.Marshal(map[string]any{"runs/" + string(run.ID): nil})
+	if err != nil {
+		return err
+	}
+	return tx.Append(sidecar.Event{Scope: run.Scope, Type: sidecar.EventRunDeleted, At: time.Now(), Targets: target})
+}
+
+// Doomed lists copies that nothing names any more, at most limit of them.
+func (s *Store) Doomed(ctx context.Context, limit int) ([]string, error) {
+	var refs []string
+	err := s.view(ctx, false, func(q querier) error {
+		refs = nil
+		rows, err := q.query("SELECT path FROM files WHERE kind = ? ORDER BY expires_at LIMIT ?", kindDoomed, limit)
+		return each(rows, err, func(row scanner) error {
+			var ref textCell
+			err := row.Scan(&ref)
+			refs = append(refs, string(ref))
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list copies to remove: %w", err)
+	}
+	return refs, nil
+}
+
+// Spare forgets that copies are doomed: they are gone.
+func (s *Store) Spare(ctx context.Context, refs []string) error {
+	ids := make([]string, 0, len(refs))
+	for _, ref := range refs {
+		ids = append(ids, "doomed/"+ref)
+	}
+	list := jsonList(ids)
+	err := s.Do(ctx, func(tx *Tx) error {
+		_, err := tx.Exec("DELETE FROM files WHERE id IN "+theseRuns, list)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forget removed copies: %w", err)
+	}
+	return nil
+}
