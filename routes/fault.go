@@ -32,6 +32,7 @@ var statuses = map[sidecar.Code]int{
 	sidecar.CodeNotFound:       http.StatusNotFound,
 	sidecar.CodeNotCancellable: http.StatusConflict,
 	sidecar.CodeRunCancelled:   http.StatusConflict,
+	sidecar.CodeUnfinished:     http.StatusConflict,
 	sidecar.CodeTimeout:        http.StatusGatewayTimeout,
 	sidecar.CodeManifest:       http.StatusServiceUnavailable,
 	sidecar.CodeStorage:        http.StatusServiceUnavailable,

@@ -170,6 +170,11 @@ func (c *call) showRun() error {
 	if err != nil {
 		return err
 	}
+	return c.tellRun(v, run)
+}
+
+// tellRun answers with all there is about a run.
+func (c *call) tellRun(v visitor, run *sidecar.Run) error {
 	s, t := c.shape(), text{}
 	t.open('{')
 	t.str("state", c.opts.State)

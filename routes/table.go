@@ -40,6 +40,8 @@ func table() []Route {
 		{Method: "GET", Path: "/commands", Name: "list_commands", Summary: "List what was asked for under an Idempotency-Key", handle: (*call).listCommands},
 		{Method: "GET", Path: "/outputs/view", Name: "view_output", Summary: "Fetch a generated output artifact", handle: (*call).viewOutput},
 		{Method: "GET", Path: "/runs/{run_id}", Name: "show_run", Summary: "Return one run record, output slots, and gallery items", handle: (*call).showRun},
+		{Method: "PATCH", Path: "/runs/{run_id}", Name: "edit_run", Summary: "Write a title on a run, or pin it", handle: (*call).editRun},
+		{Method: "DELETE", Path: "/runs/{run_id}", Name: "delete_run", Summary: "Delete a finished run with its outputs in the gallery", handle: (*call).deleteRun},
 		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", Summary: "Stream what happens to one run as server-sent events", handle: (*call).runEvents},
 		{Method: "GET", Path: "/runs/{run_id}/preview", Name: "run_preview", Summary: "Show the newest picture of a run in the making", handle: (*call).preview},
 		{Method: "POST", Path: "/runs/{run_id}/cancel", Name: "cancel_run", Summary: "Cancel a running contract run", handle: (*call).cancelRun},

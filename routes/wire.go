@@ -34,6 +34,10 @@ func (s shape) openRun(t *text, name string, r *sidecar.Run) {
 	t.optStr("phase", string(r.Phase))
 	t.optStr("outcome", string(r.Outcome))
 	t.int("revision", r.Revision)
+	t.optStr("title", r.Title)
+	if r.Pinned {
+		t.bool("pinned", true)
+	}
 	provenance(t, r)
 }
 

@@ -42,7 +42,7 @@ function connect() {
   listen(["preview"], (data) => previews.want(data.run_id, data.v));
   listen(["contracts_changed"], () => refreshContracts(true));
   listen(["health_changed"], refreshHealth);
-  listen(["reset"], refresh);
+  listen(["reset", "run_deleted"], refresh);
 }
 
 function listen(names, apply) {

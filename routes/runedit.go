@@ -1,0 +1,77 @@
+package routes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// editBytes bounds the body of an edit: a title and a flag.
+const editBytes = 64 << 10
+
+// editRun writes a title on a run, and pins it.
+func (c *call) editRun() error {
+	raw, err := c.readUpTo(editBytes)
+	if err != nil {
+		return err
+	}
+	edit, err := decodeEdit(raw)
+	if err != nil {
+		return err
+	}
+	v := c.session()
+	run, err := c.studio.EditRun(c.r.Context(), v.Scope, sidecar.RunID(c.path("run_id")), edit)
+	if err != nil {
+		return err
+	}
+	return c.tellRun(v, run)
+}
+
+// decodeEdit reads {"title": text or null, "pinned": boolean}.
+func decodeEdit(raw []byte) (sidecar.Edit, error) {
+	var edit sidecar.Edit
+	fields, err := parseBody(raw)
+	if err != nil {
+		return edit, err
+	}
+	for _, field := range fields {
+		switch field.Name {
+		case "title":
+			var title *string
+			if json.Unmarshal(field.Value, &title) != nil {
+				return edit, badRequest("'title' must be a text.", "Send null to take it away.")
+			}
+			if title == nil {
+				title = new(string)
+			}
+			edit.Title = title
+		case "pinned":
+			var pinned *bool
+			if json.Unmarshal(field.Value, &pinned) != nil || pinned == nil {
+				return edit, badRequest("'pinned' must be true or false.", "Send it as a JSON boolean.")
+			}
+			edit.Pinned = pinned
+		default:
+			return edit, badRequest(fmt.Sprintf("A run has no '%s' that can be written.", field.Name), "Send title, pinned, or both.")
+		}
+	}
+	if edit == (sidecar.Edit{}) {
+		return edit, badRequest("There is nothing to write.", "Send title, pinned, or both.")
+	}
+	return edit, nil
+}
+
+// deleteRun removes a finished run.
+func (c *call) deleteRun() error {
+	if err := c.studio.DeleteRun(c.r.Context(), c.session().Scope, sidecar.RunID(c.path("run_id"))); err != nil {
+		return err
+	}
+	t := text{}
+	t.open('{')
+	t.bool("deleted", true)
+	t.close('}')
+	c.json(http.StatusOK, t.b)
+	return nil
+}

@@ -1,0 +1,123 @@
+package routes_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEditRun(t *testing.T) {
+	r := start(t)
+	id := r.run(`{"wait": true}`)["run_id"].(string)
+	path := "/runs/" + id
+	patch := func(body string) reply { return r.ask("PATCH", path, body, "Content-Type", "application/json") }
+	run := func(a reply) map[string]any { return a.json(t)["run"].(map[string]any) }
+
+	t.Run("title_and_pin_are_shown_everywhere", func(t *testing.T) {
+		updated := run(r.get(path))["updatedAt"]
+		a := patch(`{"title": "Dünen", "pinned": true}`)
+		if a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		for where, got := range map[string]map[string]any{
+			"answer": run(a), "run": run(r.get(path)), "list": r.get("/runs").json(t)["runs"].([]any)[0].(map[string]any),
+		} {
+			if got["title"] != "Dünen" || got["pinned"] != true || got["updatedAt"] != updated {
+				t.Errorf("%s: %v", where, got)
+			}
+		}
+	})
+	t.Run("one_field_leaves_the_other", func(t *testing.T) {
+		if got := run(patch(`{"pinned": false}`)); got["title"] != "Dünen" || got["pinned"] != nil {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("null_takes_the_title_away", func(t *testing.T) {
+		if got := run(patch(`{"title": null}`)); got["title"] != nil {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("the_same_again_is_no_change", func(t *testing.T) {
+		before := run(patch(`{"pinned": true}`))["revision"]
+		if diff := cmp.Diff(before, run(patch(`{"pinned": true}`))["revision"]); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("what_is_no_edit_is_refused_and_changes_nothing", func(t *testing.T) {
+		before := r.get(path).body
+		for _, body := range []string{
+			``, `{}`, `[]`, `{`, `{"title": 1}`, `{"pinned": null}`, `{"pinned": "true"}`, `{"colour": "red"}`, `{"title": "a", "status": "completed"}`,
+			`{"title": "` + strings.Repeat("x", 201) + `"}`, `{"title": "a\nb"}`, `{"title": "\u0000"}`,
+		} {
+			if a := patch(body); a.status != 400 || a.json(t)["hint"] == "" {
+				t.Errorf("%s: %d %s", body, a.status, a.body)
+			}
+		}
+		if diff := cmp.Diff(string(before), string(r.get(path).body)); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("of_another_session_is_not_found", func(t *testing.T) {
+		if a := r.ask("PATCH", path, `{"pinned": true}`, "X-ComfyGit-Studio-Session", "other"); a.status != 404 {
+			t.Errorf("%d", a.status)
+		}
+	})
+}
+
+func TestDeleteRun(t *testing.T) {
+	r := start(t)
+	stream := r.listen("/events")
+	id := r.run(`{"wait": true}`)["run_id"].(string)
+	t.Run("of_another_session_is_not_found", func(t *testing.T) {
+		if a := r.ask("DELETE", "/runs/"+id, "", "X-ComfyGit-Studio-Session", "other"); a.status != 404 {
+			t.Errorf("%d", a.status)
+		}
+	})
+	t.Run("it_goes_with_its_items", func(t *testing.T) {
+		if a := r.ask("DELETE", "/runs/"+id, ""); a.status != 200 || a.json(t)["deleted"] != true {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if a := r.get("/runs/" + id); a.status != 404 {
+			t.Errorf("then %d", a.status)
+		}
+		for list, name := range map[string]string{"/runs": "runs", "/gallery": "items"} {
+			if rest := r.get(list).json(t)[name].([]any); len(rest) != 0 {
+				t.Errorf("%s: %v", list, rest)
+			}
+		}
+		if a := r.ask("DELETE", "/runs/"+id, ""); a.status != 404 {
+			t.Errorf("again %d", a.status)
+		}
+	})
+	t.Run("those_who_listen_are_told", func(t *testing.T) {
+		for {
+			m, ok := stream.next()
+			if !ok {
+				t.Fatal("the stream ended")
+			}
+			if m.Name != "run_deleted" {
+				continue
+			}
+			var doc struct{ Targets map[string]any }
+			must(t, json.Unmarshal([]byte(m.Data), &doc))
+			if diff := cmp.Diff(map[string]any{"runs/" + id: nil}, doc.Targets); diff != "" {
+				t.Error(diff)
+			}
+			return
+		}
+	})
+}
+
+func TestDeleteRunThatHasNotEnded(t *testing.T) {
+	r := setup{name: "demo", deaf: true}.start(t)
+	id := r.run(`{}`)["run_id"].(string)
+	a := r.ask("DELETE", "/runs/"+id, "")
+	if doc := a.json(t); a.status != 409 || doc["error"] != "run_not_finished" || doc["hint"] == "" || doc["run"] == nil {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := r.get("/runs/" + id); a.status != 200 {
+		t.Errorf("then %d", a.status)
+	}
+}
