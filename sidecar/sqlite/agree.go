@@ -27,12 +27,16 @@ func (w *writer) agree() error {
 	return nil
 }
 
+// foreignOpens is how often the reference opened the file, and how often that
+// was looked at.
+const foreignOpens = `
+	SELECT
+		(SELECT value FROM sidecar_meta WHERE key = 'foreign_opens'),
+		(SELECT value FROM sidecar_meta WHERE key = 'foreign_seen')`
+
 func agreeIn(tx *Tx) error {
 	var opens, seen int64
-	_, err := one(tx, []any{&opens, &seen}, `
-		SELECT
-			(SELECT value FROM sidecar_meta WHERE key = 'foreign_opens'),
-			(SELECT value FROM sidecar_meta WHERE key = 'foreign_seen')`)
+	_, err := one(tx, []any{&opens, &seen}, foreignOpens)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func writeMany(store *sqlite.Store) error {
 		writers.Go(func() {
 			for n := int(first) * 1000; ; n++ {
 				run := newRun(sidecar.Scope(fmt.Sprintf("w%03d", w)), n)
-				if err := store.Create(ctx, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+				if err := put(store, run); err != nil {
 					fmt.Println("error", err)
 					return
 				}
@@ -136,7 +136,7 @@ func acknowledge(out *sync.Mutex, run *sidecar.Run) {
 func writeOne(store *sqlite.Store) error {
 	for n := 1; ; n++ {
 		run := newRun("alice", n)
-		if err := store.Create(context.Background(), run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+		if err := put(store, run); err != nil {
 			return err
 		}
 		info, err := os.Stat(store.Path() + "-wal")
@@ -168,7 +168,7 @@ func writeStarved(store *sqlite.Store) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		return err
 	}
-	return store.Create(context.Background(), newRun("alice", 1_000_000), nil)
+	return put(store, newRun("alice", 1_000_000))
 }
 
 // fill makes runs until one is refused, at most 10,000.
@@ -176,7 +176,7 @@ func fill(store *sqlite.Store, from int) (made int, err error) {
 	for n := from; n < from+10_000; n++ {
 		run := newRun("alice", n)
 		run.Workflow = strings.Repeat("w", 2000)
-		if err := store.Create(context.Background(), run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+		if err := put(store, run); err != nil {
 			return made, err
 		}
 		made++
@@ -188,13 +188,13 @@ func fill(store *sqlite.Store, from int) (made int, err error) {
 func writeUnsynced(store *sqlite.Store) error {
 	for n := 1; n <= 50; n++ {
 		run := newRun("alice", n)
-		err := store.Create(context.Background(), run, []sidecar.Event{told(run, sidecar.EventRunStarted)})
+		err := put(store, run)
 		if err == nil {
 			fmt.Println("made", n)
 			continue
 		}
 		fmt.Println("refused", n, err)
-		again := store.Create(context.Background(), newRun("alice", 1000), nil)
+		again := put(store, newRun("alice", 1000))
 		fmt.Println("again", again == nil, store.Trouble() != nil)
 		return nil
 	}

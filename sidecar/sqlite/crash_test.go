@@ -147,7 +147,7 @@ func TestFlippedBits(t *testing.T) {
 		appendAll(t, store, e)
 	}
 	blob := []byte(strings.Repeat("blobblob", 20))
-	if err := store.Create(context.Background(), newRun("alice", 2), nil, sidecar.NewBlob(blob)); err != nil {
+	if err := store.Create(context.Background(), newRun("alice", 2), nil, append(blobsOfRuns(), sidecar.NewBlob(blob))...); err != nil {
 		t.Fatal(err)
 	}
 	sound(t, store)
@@ -199,6 +199,7 @@ func TestVerifyFinds(t *testing.T) {
 		"another_hash":                    "UPDATE events SET hash = x'00' WHERE seq = 5",
 		"another_head":                    "UPDATE run_state SET head_hash = x'00'",
 		"another_blob":                    "UPDATE blobs SET data = x'00'",
+		"a_blob_that_is_gone":             "DELETE FROM blobs WHERE sha256 = (SELECT graph FROM run_state)",
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := fresh(t)

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
 const (
@@ -168,7 +170,7 @@ func newer(path string, version int64) error {
 
 func damaged(path string, cause error) error {
 	return refusal(path, "it is damaged",
-		"Move it away and put a backup in its place, or choose another file with --state-db.", cause)
+		"Move it away and put a backup in its place, or choose another file with --state-db.", errors.Join(sidecar.ErrLasting, cause))
 }
 
 // inspectSchema opens the file so that nothing is written: as immutable when
@@ -204,7 +206,7 @@ func inspectTables(ctx context.Context, db *sql.DB, path string, size int64) err
 			return damaged(path, errors.New(verdict))
 		}
 	}
-	tables, err := columnsOf(ctx, db)
+	tables, err := tablesOf(direct{ctx, db})
 	if err != nil {
 		return opening(path, err)
 	}
@@ -237,9 +239,19 @@ func opening(path string, err error) error {
 	return storageError(path, err)
 }
 
-// columnsOf lists the columns of every table.
-func columnsOf(ctx context.Context, db *sql.DB) (map[string][]string, error) {
-	rows, err := db.QueryContext(ctx, `
+// direct reads on any connection of a pool.
+type direct struct {
+	ctx context.Context
+	db  *sql.DB
+}
+
+func (d direct) query(text string, args ...any) (*sql.Rows, error) {
+	return d.db.QueryContext(d.ctx, text, args...)
+}
+
+// tablesOf lists the columns of every table.
+func tablesOf(q querier) (map[string][]string, error) {
+	rows, err := q.query(`
 		SELECT t.name, c.name
 		FROM sqlite_schema AS t, pragma_table_info(t.name) AS c
 		WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'`)

@@ -119,14 +119,13 @@ func migrateTo(ctx context.Context, tx *sql.Tx, number int) error {
 	return err
 }
 
-// backUp puts a copy of the file beside it, made by SQLite itself: a copy by
-// hand would miss the log and drop its locks.
+// backUp puts a copy of the file beside it.
 func (s *Store) backUp(ctx context.Context, version int) error {
 	path, err := s.backupPath(version)
 	if err != nil {
 		return err
 	}
-	if _, err := s.writeDB.ExecContext(ctx, "VACUUM INTO ?", path); err != nil {
+	if err := copyInto(ctx, s.writeDB, path); err != nil {
 		return errors.Join(
 			refusal(s.path, "no copy of it could be made before it is brought up to date",
 				"Make room beside it, or choose another file with --state-db.", err),

@@ -47,7 +47,7 @@ func TestSnapshotsSurvive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		run := newRun("alice", n)
-		if err := store.Create(ctx, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+		if err := put(store, run); err != nil {
 			t.Fatal(err)
 		}
 		for i := range rapid.IntRange(1, 12).Draw(t, "signals") {

@@ -98,16 +98,21 @@ func (tx *Tx) noteNamed(list string, gone *removal) error {
 		gone.named = map[string]bool{}
 	}
 	rows, err := tx.query(digestsNamed, list)
-	return each(rows, err, func(row scanner) error {
+	return each(rows, err, noteDigests(gone.named))
+}
+
+// noteDigests collects the blobs that runs name.
+func noteDigests(into map[string]bool) func(scanner) error {
+	return func(row scanner) error {
 		var graph, contract textCell
 		err := row.Scan(&graph, &contract)
 		for _, digest := range []textCell{graph, contract} {
 			if digest != "" {
-				gone.named[string(digest)] = true
+				into[string(digest)] = true
 			}
 		}
 		return err
-	})
+	}
 }
 
 // finishRemoval removes the blobs that nothing names any more, and remembers

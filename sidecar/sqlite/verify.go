@@ -26,9 +26,10 @@ type Fault struct {
 	Message string
 }
 
-// Verify reads the whole file: its pages and indexes, every chain of events
-// from its beginning to the head that its run remembers, the numbers of the
-// events, and every blob. SQLite notices no flipped bit; the chains and
+// Verify reads the whole file: its pages and indexes, foreign keys, every
+// chain of events from its beginning to the head that its run remembers, the
+// numbers of the events, every blob, and whether all blobs that runs name are
+// there. SQLite notices no flipped bit; the chains and
 // digests do. It sees one moment of the file and holds nobody up.
 func (s *Store) Verify(ctx context.Context) (Report, error) {
 	v := verifier{ctx: ctx, closed: s.closed}
@@ -41,6 +42,7 @@ func (s *Store) Verify(ctx context.Context) (Report, error) {
 type verifier struct {
 	ctx    context.Context
 	closed func() bool
+	plain  bool // no tables of ours are there
 	report Report
 }
 
@@ -59,7 +61,11 @@ func (v *verifier) fault(run sidecar.RunID, seq sidecar.Seq, format string, args
 }
 
 func (v *verifier) verify(q querier) error {
-	for _, step := range []func(querier) error{v.pages, v.chains, v.numbers, v.blobs} {
+	steps := []func(querier) error{v.pages, v.keys, v.chains, v.numbers, v.blobs, v.names}
+	if v.plain {
+		steps = steps[:2]
+	}
+	for _, step := range steps {
 		if err := step(q); err != nil {
 			if damageOf(err) != lasting {
 				return err
@@ -113,7 +119,9 @@ func (v *verifier) chains(q querier) error {
 		if at == nil || at.run != next.run {
 			v.end(at)
 			at = next
-			v.report.Runs++
+			if at.run != "" {
+				v.report.Runs++
+			}
 		}
 		v.step(at, event)
 		return v.stop()
@@ -208,6 +216,35 @@ func (v *verifier) blobs(q querier) error {
 		if sidecar.DigestOf(data) != sidecar.Digest(digest) {
 			v.fault("", 0, "blob %s is not as it was written", string(digest))
 		}
+		return v.stop()
+	})
+}
+
+// keys looks for rows whose foreign keys lead nowhere.
+func (v *verifier) keys(q querier) error {
+	rows, err := q.query("SELECT \"table\", parent FROM pragma_foreign_key_check")
+	return each(rows, err, func(row scanner) error {
+		var table, parent textCell
+		err := row.Scan(&table, &parent)
+		v.fault("", 0, "a row of %s names one of %s that is not there", string(table), string(parent))
+		return err
+	})
+}
+
+// names looks for blobs that runs name and that are not there.
+func (v *verifier) names(q querier) error {
+	rows, err := q.query(`
+		SELECT s.run_id, 'graph' FROM run_state AS s
+		WHERE s.graph <> '' AND NOT EXISTS (SELECT 1 FROM blobs AS b WHERE b.sha256 = s.graph)
+		UNION ALL
+		SELECT s.run_id, 'contract' FROM run_state AS s
+		WHERE s.contract <> '' AND NOT EXISTS (SELECT 1 FROM blobs AS b WHERE b.sha256 = s.contract)`)
+	return each(rows, err, func(row scanner) error {
+		var run, what textCell
+		if err := row.Scan(&run, &what); err != nil {
+			return err
+		}
+		v.fault(sidecar.RunID(run), 0, "the %s that it was launched with is missing", string(what))
 		return v.stop()
 	})
 }
