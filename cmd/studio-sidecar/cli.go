@@ -32,6 +32,9 @@ type cli struct {
 	Contracts contractsCmd `cmd:"" help:"List the environment's contracts."`
 	Digest    digestCmd    `cmd:"" help:"Print the environment's contract digest."`
 	Health    healthCmd    `cmd:"" help:"Ask a running sidecar how it is."`
+	Prune     pruneCmd     `cmd:"" help:"Remove finished runs that need not be kept."`
+	Backup    backupCmd    `cmd:"" help:"Write a copy of the state database."`
+	Verify    verifyCmd    `cmd:"" help:"Look whether the state database is as it was written."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 

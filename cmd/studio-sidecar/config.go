@@ -25,6 +25,7 @@ type serveFlags struct {
 	listenFlags
 	proxyFlags
 	accessFlags
+	keepFlags
 	ComfyURL    string  `name:"comfy-url" default:"http://127.0.0.1:8188" env:"STUDIO_SIDECAR_COMFY_URL" help:"ComfyUI's address."`
 	State       string  `enum:"ephemeral,local" default:"ephemeral" env:"STUDIO_SIDECAR_STATE" help:"Keep runs and gallery until the end (ephemeral) or in a database (local)."`
 	StateDB     string  `name:"state-db" placeholder:"FILE" env:"STUDIO_SIDECAR_STATE_DB" help:"Database of --state local; by default in the workspace's .metadata/serve."`
@@ -70,6 +71,7 @@ func (f *serveFlags) faults() []string {
 		say(!strings.ContainsAny(p.value, "?#\\ "), "%s (%s): %q is no path", p.flag, p.env, p.value)
 	}
 	out = append(out, f.proxyFlags.faults()...)
+	out = append(out, f.keepFlags.faults()...)
 	if f.StaticDir != "" {
 		_, err := os.Stat(filepath.Join(f.StaticDir, "index.html"))
 		say(err == nil, "--static-dir (STUDIO_SIDECAR_STATIC_DIR): there is no index.html in %s", f.StaticDir)

@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"studio-sidecar": main, "fakecomfy": fakeComfy})
+	testscript.Main(m, map[string]func(){"studio-sidecar": main, "fakecomfy": fakeComfy, "statedb": stateDB})
 }
 
 // fakeComfy serves a small ComfyUI at the port of its argument until it is
@@ -59,15 +59,56 @@ func freePort() (string, error) {
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"),
+		Dir:  filepath.Join("testdata", "script"),
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "exits": exits, "damage": damage},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("TMPDIR", e.WorkDir)
 			port, err := freePort()
 			e.Setenv("COMFY_PORT", port)
 			e.Setenv("STUDIO_SIDECAR_COMFY_URL", "http://127.0.0.1:"+port)
 			return err
 		},
 	})
+}
+
+// waitFor waits until a file is there.
+func waitFor(ts *testscript.TestScript, _ bool, args []string) {
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			ts.Fatalf("%s did not come", args[0])
+		}
+	}
+}
+
+// exits runs a program that has to end with a code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || strconv.Itoa(exit.ExitCode()) != args[0] {
+		ts.Fatalf("%v: %v, want code %s", args[1:], err, args[0])
+	}
+}
+
+// damage changes a letter of an event's time in a state database.
+func damage(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	at := bytes.LastIndex(data, []byte("run_completed"))
+	if at < 0 {
+		ts.Fatalf("there is no event in %s", path)
+	}
+	data[at] ^= 1
+	ts.Check(os.WriteFile(path, data, 0o644))
 }
 
 // binary builds the program without the race detector, once: what is killed
