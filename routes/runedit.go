@@ -26,7 +26,10 @@ func (c *call) editRun() error {
 	if err != nil {
 		return err
 	}
-	return c.tellRun(v, run)
+	body := c.renderRun(v, run)
+	c.w.Header().Set("ETag", tagOf(run, body))
+	c.json(http.StatusOK, body)
+	return nil
 }
 
 // decodeEdit reads {"title": text or null, "pinned": boolean}.
@@ -65,13 +68,10 @@ func decodeEdit(raw []byte) (sidecar.Edit, error) {
 
 // deleteRun removes a finished run.
 func (c *call) deleteRun() error {
+	c.foretell(http.StatusOK, renderDeleted(true))
 	if err := c.studio.DeleteRun(c.r.Context(), c.session().Scope, sidecar.RunID(c.path("run_id"))); err != nil {
 		return err
 	}
-	t := text{}
-	t.open('{')
-	t.bool("deleted", true)
-	t.close('}')
-	c.json(http.StatusOK, t.b)
+	c.json(http.StatusOK, renderDeleted(true))
 	return nil
 }

@@ -2,6 +2,7 @@ package routes_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -59,6 +60,22 @@ func TestEditRun(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("another_revision_than_the_one_meant_is_refused", func(t *testing.T) {
+		tag := r.get(path).header.Get("ETag")
+		for i, want := range []int{200, 412} {
+			body := fmt.Sprintf(`{"title": "title %d"}`, i)
+			a := r.ask("PATCH", path, body, "Content-Type", "application/json", "If-Match", tag)
+			if a.status != want || want == 200 && a.header.Get("ETag") != r.get(path).header.Get("ETag") {
+				t.Errorf("%d: %d %v", i, a.status, a.header)
+			}
+		}
+		if a := r.ask("DELETE", path, "", "If-Match", tag); a.status != 412 {
+			t.Errorf("delete: %d", a.status)
+		}
+		if title := run(r.get(path))["title"]; title != "title 0" {
+			t.Errorf("title %v", title)
+		}
+	})
 	t.Run("of_another_session_is_not_found", func(t *testing.T) {
 		if a := r.ask("PATCH", path, `{"pinned": true}`, "X-ComfyGit-Studio-Session", "other"); a.status != 404 {
 			t.Errorf("%d", a.status)
@@ -76,8 +93,11 @@ func TestDeleteRun(t *testing.T) {
 		}
 	})
 	t.Run("it_goes_with_its_items", func(t *testing.T) {
-		if a := r.ask("DELETE", "/runs/"+id, ""); a.status != 200 || a.json(t)["deleted"] != true {
-			t.Fatalf("%d %s", a.status, a.body)
+		for _, replayed := range []string{"", "true"} {
+			a := r.ask("DELETE", "/runs/"+id, "", "Idempotency-Key", "delete-it")
+			if a.status != 200 || a.json(t)["deleted"] != true || a.header.Get("Idempotent-Replayed") != replayed {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
 		}
 		if a := r.get("/runs/" + id); a.status != 404 {
 			t.Errorf("then %d", a.status)

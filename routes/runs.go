@@ -170,11 +170,13 @@ func (c *call) showRun() error {
 	if err != nil {
 		return err
 	}
-	return c.tellRun(v, run)
+	c.remember(v)
+	c.showTagged(run, c.renderRun(v, run))
+	return nil
 }
 
-// tellRun answers with all there is about a run.
-func (c *call) tellRun(v visitor, run *sidecar.Run) error {
+// renderRun writes all there is about a run.
+func (c *call) renderRun(v visitor, run *sidecar.Run) []byte {
 	s, t := c.shape(), text{}
 	t.open('{')
 	t.str("state", c.opts.State)
@@ -189,9 +191,7 @@ func (c *call) tellRun(v visitor, run *sidecar.Run) error {
 	s.items(&t, run)
 	c.timings(&t, run)
 	t.close('}')
-	c.remember(v)
-	c.showTagged(run, t.b)
-	return nil
+	return t.b
 }
 
 // liveMembers tell how far an unfinished run is.

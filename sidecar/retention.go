@@ -84,7 +84,7 @@ func (s *Studio) tendRetention(ctx context.Context) error {
 }
 
 // Prune removes the finished runs that keep does not keep, the copies that
-// nothing names any more, and uploads whose time is over. Of the Studio's
+// nothing names any more, and commands and uploads whose time is over. Of the Studio's
 // options it needs Store, Copies and Uploads alone.
 func (s *Studio) Prune(ctx context.Context, keep Retention) (Pruned, error) {
 	size := func(string) int64 { return 0 }
@@ -97,6 +97,9 @@ func (s *Studio) Prune(ctx context.Context, keep Retention) (Pruned, error) {
 	}
 	if pruned.Copies, err = s.discardDoomed(ctx); err != nil {
 		return pruned, err
+	}
+	if _, err := s.store.ExpireCommands(ctx, time.Now().Add(-CommandLife)); err != nil {
+		return pruned, storageError(err)
 	}
 	if s.uploads != nil {
 		pruned.Uploads = s.expireUploads(ctx)

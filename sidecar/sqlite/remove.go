@@ -173,17 +173,20 @@ func jsonList(texts []string) string {
 // with [sidecar.ErrUnfinished].
 func (s *Store) DeleteRun(ctx context.Context, scope sidecar.Scope, id sidecar.RunID) (*sidecar.Run, error) {
 	var run *storedRun
-	err := s.Do(ctx, func(tx *Tx) (err error) {
+	err := s.effect(ctx, func(tx *Tx, order *sidecar.Order) (_ sidecar.RunID, err error) {
 		if run, err = loadRun(tx, id); err != nil {
-			return err
+			return id, err
 		}
 		if run.Scope != scope {
-			return sidecar.ErrNotFound
+			return id, sidecar.ErrNotFound
+		}
+		if err := order.Check(&run.Run); err != nil {
+			return id, err
 		}
 		if run.Phase != sidecar.PhaseFinished {
-			return sidecar.ErrUnfinished
+			return id, sidecar.ErrUnfinished
 		}
-		return tx.deleteRun(&run.Run)
+		return id, tx.deleteRun(&run.Run)
 	})
 	if errors.Is(err, sidecar.ErrUnfinished) {
 		return &run.Run, err
