@@ -58,7 +58,7 @@ func TestCommands(t *testing.T) {
 		run := newRun("alice", 1)
 		before := store.Stats().Transactions
 		ordered, order := ordering(newCommand("alice", 1))
-		if err := store.Create(ordered, run, started(run)); err != nil || !order.Settled() {
+		if err := store.Create(ordered, run, started(run), blobsOfRuns()...); err != nil || !order.Settled() {
 			t.Fatal(err, order.Settled())
 		}
 		if n := store.Stats().Transactions - before; n != 1 {
@@ -73,18 +73,18 @@ func TestCommands(t *testing.T) {
 		store := fresh(t)
 		one, two := newRun("alice", 1), newRun("alice", 2)
 		ordered, _ := ordering(newCommand("alice", 1))
-		if err := store.Create(ordered, one, started(one)); err != nil {
+		if err := store.Create(ordered, one, started(one), blobsOfRuns()...); err != nil {
 			t.Fatal(err)
 		}
 		again, order := ordering(newCommand("alice", 1))
-		if err := store.Create(again, two, started(two)); !errors.Is(err, sidecar.ErrCommandTaken) || order.Settled() {
+		if err := store.Create(again, two, started(two), blobsOfRuns()...); !errors.Is(err, sidecar.ErrCommandTaken) || order.Settled() {
 			t.Error(err, order.Settled())
 		}
 		if _, err := store.Run(ctx, two.ID); !errors.Is(err, sidecar.ErrNotFound) || store.Head() != 1 {
 			t.Error(err, store.Head())
 		}
 		other, _ := ordering(newCommand("bobby", 1))
-		if err := store.Create(other, two, started(two)); err != nil {
+		if err := store.Create(other, two, started(two), blobsOfRuns()...); err != nil {
 			t.Errorf("another's key: %v", err)
 		}
 		sound(t, store)
@@ -93,7 +93,7 @@ func TestCommands(t *testing.T) {
 		store := fresh(t)
 		run := newRun("alice", 1)
 		ordered, _ := ordering(newCommand("alice", 1), 7)
-		if err := store.Create(ordered, run, started(run)); err != nil {
+		if err := store.Create(ordered, run, started(run), blobsOfRuns()...); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := store.Update(ordered, run.ID, cancel); err != nil || got.Status != sidecar.StatusCancelled {
@@ -122,7 +122,7 @@ func TestCommands(t *testing.T) {
 			all.Go(func() {
 				ordered, _ := ordering(newCommand("alice", n%4))
 				run := newRun("alice", n)
-				switch err := store.Create(ordered, run, started(run)); {
+				switch err := store.Create(ordered, run, started(run), blobsOfRuns()...); {
 				case err == nil:
 					won.Add(1)
 				case errors.Is(err, sidecar.ErrCommandTaken):
@@ -182,7 +182,7 @@ func TestAnswers(t *testing.T) {
 		store := fresh(t)
 		run := newRun("alice", 1)
 		ordered, _ := ordering(newCommand("alice", 1))
-		if err := store.Create(ordered, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}); err != nil {
+		if err := store.Create(ordered, run, []sidecar.Event{told(run, sidecar.EventRunStarted)}, blobsOfRuns()...); err != nil {
 			t.Fatal(err)
 		}
 		want := answered("alice", 1)
