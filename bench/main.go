@@ -13,7 +13,7 @@
 // measured against raw copies alone. What "raw" is depends on the measure: a
 // bare Go server that sends the same bytes (rate, start, memory), one question
 // to ComfyUI itself (wait), the same file or graph from or to ComfyUI itself
-// (view, accept).
+// (view, accept), a loop that copies and does nothing else (view).
 //
 // Memory is read from /proc, so the groups memory and view want Linux.
 package main
@@ -37,16 +37,26 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
-	if len(os.Args) == 4 && os.Args[1] == rawCommand {
-		if err := serveRaw(os.Args[2], os.Args[3], os.Stdin); err != nil {
-			log.Fatal(err)
+	if len(os.Args) == 4 {
+		switch os.Args[1] {
+		case rawCommand:
+			end(serveRaw(os.Args[2], os.Args[3], os.Stdin))
+			return
+		case relayCommand:
+			end(listen(os.Args[2], relayHandler(os.Args[3]), os.Stdin))
+			return
 		}
-		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+	if !errors.Is(err, flag.ErrHelp) {
+		end(err)
+	}
+}
+
+func end(err error) {
+	if err != nil {
 		log.Fatal(err)
 	}
 }

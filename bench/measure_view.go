@@ -9,7 +9,7 @@ import (
 
 const (
 	bigMiB       = 1024
-	bigTransfers = 3
+	bigTransfers = 5
 	// firstBytes is how many transfers are broken off after their first byte.
 	firstBytes = 15
 )
@@ -30,6 +30,7 @@ func measureView(ctx context.Context, l *lab) ([]row, error) {
 		blank("view", "GET /outputs/view of 1 GiB, first byte", "ms", atMost(aboveRaw, 20)),
 		blank("view", "GET /outputs/view of 1 GiB, throughput", "MiB/s", atLeast(overRaw, 0.6)),
 		blank("view", "memory growth meanwhile", "MiB", atMost(value, 16)),
+		blank("view", "the same throughput beside a bare copying loop", "MiB/s", atLeast(overRaw, 0.75)),
 	}
 	if err := l.back.bigFile("big.bin", bigMiB<<20); err != nil {
 		return rows, err
@@ -57,6 +58,15 @@ func (l *lab) viewSidecar(ctx context.Context, rows []row) error {
 		return err
 	}
 	defer p.stop()
+	bareLoop, err := newRelay()
+	if err != nil {
+		return err
+	}
+	relay, err := l.start(ctx, bareLoop)
+	if err != nil {
+		return err
+	}
+	defer relay.stop()
 	through, direct := viewRequest(p.addr, "/outputs/view", "big.bin"), viewRequest(l.back.addr, "/view", "big.bin")
 	// The first read of the file fills the page cache.
 	if _, err := fetch(ctx, l.back.addr, direct, true); err != nil {
@@ -66,20 +76,24 @@ func (l *lab) viewSidecar(ctx context.Context, rows []row) error {
 	if err != nil {
 		return err
 	}
-	var ours, raws []transfer
+	var ours, raws, bare []transfer
 	for range bigTransfers {
-		raw, err := fetch(ctx, l.back.addr, direct, true)
-		if err != nil {
-			return fmt.Errorf("directly: %w", err)
+		for _, way := range []struct {
+			addr    string
+			request []byte
+			into    *[]transfer
+		}{{l.back.addr, direct, &raws}, {relay.addr, viewRequest(relay.addr, "/view", "big.bin"), &bare}, {p.addr, through, &ours}} {
+			t, err := fetch(ctx, way.addr, way.request, true)
+			if err != nil {
+				return fmt.Errorf("from %s: %w", way.addr, err)
+			}
+			*way.into = append(*way.into, t)
 		}
-		our, err := fetch(ctx, p.addr, through, true)
-		if err != nil {
-			return err
-		}
-		l.say("1 GiB: %.0f MiB/s through the sidecar, %.0f directly", our.rate(), raw.rate())
-		raws, ours = append(raws, raw), append(ours, our)
+		last := len(ours) - 1
+		l.say("1 GiB: %.0f MiB/s through the sidecar, %.0f through a bare loop, %.0f directly", ours[last].rate(), bare[last].rate(), raws[last].rate())
 	}
 	rows[1].sidecar, rows[1].raw = medianOf(ours, transfer.rate), medianOf(raws, transfer.rate)
+	rows[3].sidecar, rows[3].raw = rows[1].sidecar, medianOf(bare, transfer.rate)
 	top, err := p.peak()
 	if err != nil {
 		return err

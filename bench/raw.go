@@ -44,11 +44,16 @@ func serveRaw(addr, path string, life io.Reader) error {
 	if err := json.Unmarshal(data, &bodies); err != nil {
 		return fmt.Errorf("read raw bodies: %w", err)
 	}
+	return listen(addr, rawHandler(bodies), life)
+}
+
+// listen answers at addr until life ends.
+func listen(addr string, h http.Handler, life io.Reader) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	srv := &http.Server{Handler: rawHandler(bodies), ReadHeaderTimeout: 10 * time.Second}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	var serving sync.WaitGroup
 	var served error
 	serving.Go(func() { served = srv.Serve(l) })
