@@ -24,13 +24,14 @@ import (
 // uploader is an environment whose ComfyUI folder is there, and its sidecar.
 type uploader struct {
 	*process
+	fake  *comfyfake.Server
 	input string
 	start func() *process
 }
 
 func startUploader(t *testing.T) *uploader {
 	t.Helper()
-	_, comfy := startFake(t, comfyfake.Options{})
+	fake, comfy := startFake(t, comfyfake.Options{})
 	dir := t.TempDir()
 	env, err := layDemo(dir)
 	if err != nil {
@@ -39,7 +40,7 @@ func startUploader(t *testing.T) *uploader {
 	if err := os.MkdirAll(env.InputDir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	u := &uploader{input: env.InputDir()}
+	u := &uploader{fake: fake, input: env.InputDir()}
 	u.start = func() *process {
 		return start(t, env.Dir, comfy, "--state", "local", "--state-db", filepath.Join(dir, "state.sqlite"), "--artifact-dir", filepath.Join(dir, "artifacts"))
 	}
@@ -111,33 +112,62 @@ func TestUploadKilled(t *testing.T) {
 	}
 }
 
-var uploadMiB = flag.Int64("upload-mib", 64, "size of each upload of TestUploadMemory in MiB")
+var (
+	uploadMiB   = flag.Int64("upload-mib", 64, "size of each upload of TestTransferMemory in MiB")
+	downloadMiB = flag.Int64("download-mib", 256, "size of each download of TestTransferMemory in MiB")
+)
 
 const (
-	uploadsAtOnce = 4
-	// moreMemory is what uploads at once may add, of whatever size.
+	transfersAtOnce = 4 // up, and as many down
+	// moreMemory is what they may add, of whatever size.
 	moreMemory = 40 << 20
 )
 
-// TestUploadMemory: uploads pass through.
-func TestUploadMemory(t *testing.T) {
+// TestTransferMemory: uploads and downloads pass through.
+func TestTransferMemory(t *testing.T) {
 	u := startUploader(t)
+	f, err := os.Create(filepath.Join(u.fake.Dir("output"), "big.bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Truncate(*downloadMiB<<20), f.Close()); err != nil { // no blocks on disk
+		t.Fatal(err)
+	}
 	before := u.peak()
 	var all sync.WaitGroup
-	for range uploadsAtOnce {
+	for range transfersAtOnce {
 		_, at := u.prepare()
 		all.Go(func() {
 			if err := u.send(t.Context(), at, *uploadMiB<<20); err != nil {
 				t.Error(err)
 			}
 		})
+		all.Go(func() {
+			if n, err := u.receive(t.Context(), "/outputs/view?filename=big.bin"); err != nil || n != *downloadMiB<<20 {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		})
 	}
 	all.Wait()
-	if more := u.peak() - before; more > moreMemory {
-		t.Errorf("%d uploads of %d MiB took %d MiB more", uploadsAtOnce, *uploadMiB, more>>20)
-	} else {
-		t.Logf("%d uploads of %d MiB took %d MiB more", uploadsAtOnce, *uploadMiB, more>>20)
+	more := u.peak() - before
+	t.Logf("%d uploads of %d MiB and as many downloads of %d MiB took %d MiB more", transfersAtOnce, *uploadMiB, *downloadMiB, more>>20)
+	if more > moreMemory {
+		t.Error("that is more than what passes through takes")
 	}
+}
+
+// receive downloads and counts.
+func (u *uploader) receive(ctx context.Context, path string) (n int64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	n, err = io.Copy(io.Discard, resp.Body)
+	return n, errors.Join(err, resp.Body.Close())
 }
 
 // send uploads zeros.
