@@ -118,6 +118,7 @@ func (c *call) health() error {
 	t.int("window", int64(state.Queue.Window))
 	t.int("in_flight", int64(state.Queue.InFlight))
 	t.int("waiting", int64(state.Queue.Waiting))
+	t.int("leaving", int64(state.Leaving))
 	t.close('}')
 	storage(&t, state.Storage)
 	t.close('}')
@@ -135,6 +136,9 @@ func backend(t *text, state sidecar.Condition) {
 	t.optStr("version", state.Version)
 	if !state.Available {
 		t.str("error", state.Error)
+	}
+	if state.Busy {
+		t.bool("busy", true)
 	}
 	t.close('}')
 }

@@ -66,6 +66,8 @@ func (t *transition) beforeEnd(sig Signal) {
 		t.node(sig)
 	case SignalFinished:
 		t.finish(sig)
+	case SignalAgain:
+		t.again()
 	case SignalFailed, SignalLost, SignalTimedOut, SignalInterrupted, SignalCancel:
 		t.stop(sig)
 	}
@@ -229,12 +231,13 @@ func (t *transition) cancelled(message string) {
 
 func (t *transition) fail(f *Failure) {
 	r := t.run
+	never := !r.Accepted && !r.repeated()
 	r.Status, r.Error, r.Code = StatusError, f.Message, f.Code
 	r.Outcome = f.Outcome
 	if r.Outcome == "" {
 		r.Outcome = OutcomeFailed
 	}
-	if !r.Accepted {
+	if never {
 		// The reference shows a run that never started as one fault without
 		// prompt id and slots, an image whatever the contract.
 		for _, slot := range r.Slots {

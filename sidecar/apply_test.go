@@ -21,7 +21,7 @@ func newRun() *sidecar.Run {
 		ID: "run_1", Session: "s", Scope: "s", Workflow: "w", Contract: "c",
 		Status: sidecar.StatusSubmitted, Inputs: json.RawMessage(`{"seed":18446744073709551615}`),
 		CreatedAt: noon, UpdatedAt: noon,
-		State: sidecar.State{Phase: sidecar.PhaseSubmitting, Prompt: "p-1"},
+		State: sidecar.State{Phase: sidecar.PhaseSubmitting, Prompt: "p-1", Graph: "sha256:g"},
 	}
 	for i, name := range []string{"image", "text"} {
 		r.Slots = append(r.Slots, sidecar.Slot{
@@ -98,6 +98,9 @@ var stages = map[string][]sidecar.Signal{
 	"cancelling":     kinds(sidecar.SignalHanding, sidecar.SignalAccepted, sidecar.SignalCancel),
 	"cancel settled": kinds(sidecar.SignalHanding, sidecar.SignalAccepted, sidecar.SignalCancel, sidecar.SignalSettled),
 	"timed out":      kinds(sidecar.SignalHanding, sidecar.SignalAccepted, sidecar.SignalTimedOut),
+	"again":          kinds(sidecar.SignalHanding, sidecar.SignalAccepted, sidecar.SignalStarted, sidecar.SignalAgain),
+	"second time": kinds(sidecar.SignalHanding, sidecar.SignalAccepted, sidecar.SignalStarted, sidecar.SignalAgain,
+		sidecar.SignalHanding, sidecar.SignalAccepted, sidecar.SignalStarted),
 }
 
 type place struct {
@@ -126,6 +129,7 @@ func TestApplyTable(t *testing.T) {
 		sidecar.SignalFinished:    {completed, sidecar.PhaseFinished, sidecar.OutcomeCompleted},
 		sidecar.SignalFailed:      {errored, sidecar.PhaseFinished, sidecar.OutcomeFailed},
 		sidecar.SignalLost:        {errored, sidecar.PhaseFinished, sidecar.OutcomeLost},
+		sidecar.SignalAgain:       {errored, sidecar.PhaseFinished, sidecar.OutcomeLost},
 		sidecar.SignalInterrupted: {cancelled, sidecar.PhaseFinished, sidecar.OutcomeCancelled},
 		sidecar.SignalCancel:      {cancelled, sidecar.PhaseCancelling, sidecar.OutcomeCancelled},
 		sidecar.SignalTimedOut:    {errored, sidecar.PhaseCancelling, sidecar.OutcomeTimedOut},
@@ -141,6 +145,7 @@ func TestApplyTable(t *testing.T) {
 		return out
 	}
 	executing := place{running, sidecar.PhaseExecuting, ""}
+	again := place{running, sidecar.PhaseSubmitting, ""}
 	moves := map[string]map[sidecar.SignalKind]place{
 		"new": with(map[sidecar.SignalKind]place{
 			sidecar.SignalAccepted: {running, sidecar.PhaseQueued, ""},
@@ -153,12 +158,16 @@ func TestApplyTable(t *testing.T) {
 		"queued": with(map[sidecar.SignalKind]place{
 			sidecar.SignalStarted: executing, sidecar.SignalCached: executing,
 			sidecar.SignalNodeStarted: executing, sidecar.SignalNodeFinished: executing,
-			sidecar.SignalCollecting: {running, sidecar.PhaseCollecting, ""},
+			sidecar.SignalCollecting: {running, sidecar.PhaseCollecting, ""}, sidecar.SignalAgain: again,
 		}),
-		"executing":  with(map[sidecar.SignalKind]place{sidecar.SignalCollecting: {running, sidecar.PhaseCollecting, ""}}),
-		"collecting": ended,
-		"cancelling": {sidecar.SignalSettled: {cancelled, sidecar.PhaseFinished, sidecar.OutcomeCancelled}},
-		"timed out":  {sidecar.SignalSettled: {errored, sidecar.PhaseFinished, sidecar.OutcomeTimedOut}},
+		"executing": with(map[sidecar.SignalKind]place{
+			sidecar.SignalCollecting: {running, sidecar.PhaseCollecting, ""}, sidecar.SignalAgain: again,
+		}),
+		"collecting":  with(map[sidecar.SignalKind]place{sidecar.SignalAgain: again}),
+		"again":       with(map[sidecar.SignalKind]place{sidecar.SignalAccepted: {running, sidecar.PhaseQueued, ""}}),
+		"second time": with(map[sidecar.SignalKind]place{sidecar.SignalCollecting: {running, sidecar.PhaseCollecting, ""}}),
+		"cancelling":  {sidecar.SignalSettled: {cancelled, sidecar.PhaseFinished, sidecar.OutcomeCancelled}},
+		"timed out":   {sidecar.SignalSettled: {errored, sidecar.PhaseFinished, sidecar.OutcomeTimedOut}},
 	}
 	for stage := range stages {
 		for _, kind := range sidecar.SignalKinds {

@@ -98,7 +98,10 @@ type Sighting struct {
 	Outputs map[string]json.RawMessage
 	// AllCached is set when Done and nothing was computed.
 	AllCached bool
-	Failure   *Failure
+	// Dropped are the declared outputs that the backend leaves out of a prompt
+	// whose answer was lost; the answer would have told.
+	Dropped []manifest.Output
+	Failure *Failure
 	// Detail is the backend's own answer, when it is a sidecar, and Issues are
 	// its remarks.
 	Detail json.RawMessage
@@ -112,6 +115,7 @@ type NewsKind string
 const (
 	NewsConnected    NewsKind = "connected"    // a new epoch began; look at everything
 	NewsDisconnected NewsKind = "disconnected" // nothing is heard until connected
+	NewsAway         NewsKind = "away"         // a connection could not be made
 	NewsQueue        NewsKind = "queue"        // the queue moved; Remaining is its length
 	NewsStarted      NewsKind = "started"
 	NewsCached       NewsKind = "cached"

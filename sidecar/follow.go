@@ -23,8 +23,9 @@ type follower struct {
 	handing  bool // it is noted as being handed over, and the backend heard nothing
 	attended bool // it was accepted and not ended when it began to be followed
 	released bool
-	moved    bool // the latest signals changed the run
-	gone     bool // the run can be read and written no more
+	moved    bool      // the latest signals changed the run
+	missed   time.Time // since when a waiting prompt is nowhere
+	gone     bool      // the run can be read and written no more
 }
 
 // follow returns when the run is finished, or when ctx ends.
@@ -33,8 +34,10 @@ func (f *follower) follow(ctx context.Context) {
 		return
 	}
 	defer f.studio.live.forget(f.id)
-	f.handOver(ctx)
-	f.attend(ctx)
+	for f.goesOn(ctx) {
+		f.handOver(ctx)
+		f.attend(ctx)
+	}
 	f.release()
 	if f.run.Status.Terminal() && f.run.Phase != PhaseFinished {
 		f.settle(ctx)
@@ -142,12 +145,12 @@ func (s *Studio) move(ctx context.Context, id RunID, signals ...Signal) (*Run, b
 	return run, moved, nil
 }
 
-// attend follows an accepted run until it ends.
+// attend follows an accepted run until it ends, or is to be handed over anew.
 func (f *follower) attend(ctx context.Context) {
 	f.attended = f.goesOn(ctx)
 	f.beat = newHeartbeat(f.run.DueAt)
 	defer f.beat.stop()
-	for f.goesOn(ctx) {
+	for f.goesOn(ctx) && f.run.Accepted {
 		look := false
 		select {
 		case <-ctx.Done():

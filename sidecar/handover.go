@@ -26,6 +26,9 @@ func (f *follower) handOver(ctx context.Context) {
 			case err != nil:
 				f.waitFor(ctx, err)
 				continue
+			case len(seen.Dropped) > 0:
+				f.refuse(ctx, seen.Dropped)
+				return
 			case seen.Place != PlaceAbsent && seen.Place != PlaceUnknown:
 				f.apply(ctx, Signal{Kind: SignalAccepted, PromptID: f.job.Prompt})
 				return
@@ -33,7 +36,7 @@ func (f *follower) handOver(ctx context.Context) {
 				f.misses(ctx, lost)
 				return
 			case lost != nil && f.givesUp(tries, lost):
-				f.fail(ctx, rejection(lost.Failure))
+				f.fail(ctx, f.explained(ctx, rejection(lost.Failure)))
 				return
 			}
 		}
@@ -51,7 +54,7 @@ func (f *follower) handOver(ctx context.Context) {
 		case errors.As(err, &away) && f.studio.queue.isAnswered(f.id):
 			f.waitFor(ctx, err)
 		default:
-			f.fail(ctx, failureOf(err))
+			f.fail(ctx, f.explained(ctx, failureOf(err)))
 		}
 	}
 }

@@ -25,6 +25,10 @@ type Condition struct {
 	// Error is a sentence for people; empty when available.
 	Error string
 	Queue QueueState
+	// Leaving is the number of runs that ended and whose prompts the backend
+	// still has. Busy is set when one of them does not stop.
+	Leaving int
+	Busy    bool
 	// Detail is the backend's own health answer, when it is a sidecar.
 	Detail json.RawMessage
 	// Storage is why nothing can be written just now; nil when all is well.
@@ -100,6 +104,7 @@ func (s *Studio) Health(ctx context.Context) Condition {
 	}
 	c := s.health.get()
 	c.Queue, c.Storage = s.queue.state(), s.store.Trouble()
+	c.Leaving, c.Busy = s.leaving.state(time.Now())
 	return c
 }
 

@@ -92,10 +92,14 @@ func (l *live) position(id RunID, position int) {
 	})
 }
 
-// handedOver notes that a run's messages will come in the epoch of now.
+// handedOver notes that a run's messages will come in the epoch of now; while no
+// connection stands, in the next.
 func (l *live) handedOver(id RunID) {
 	l.touch(id, func(r *liveRun) bool {
 		r.epoch = l.epoch
+		if !l.up {
+			r.epoch++
+		}
 		return false
 	})
 }

@@ -30,8 +30,10 @@ func (f *follower) look(ctx context.Context) {
 	case PlaceStopped:
 		f.apply(ctx, Signal{Kind: SignalInterrupted})
 	case PlaceAbsent:
-		f.apply(ctx, Signal{Kind: SignalLost})
+		f.lose(ctx)
+		return
 	}
+	f.missed = time.Time{}
 }
 
 // catchUp takes in what the socket still has to tell of a run whose end was

@@ -116,6 +116,9 @@ func (b *mailbox) take() (news []News, poked bool) {
 // the follower that it concerns, or to all.
 func (s *Studio) hear(n News) {
 	switch n.Kind {
+	case NewsAway:
+		s.health.ask()
+		return
 	case NewsConnected, NewsDisconnected:
 		s.live.connected(n.Kind == NewsConnected, n.Epoch)
 		s.health.ask()

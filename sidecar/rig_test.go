@@ -56,6 +56,7 @@ type setup struct {
 	fake   comfyfake.Options
 	window int
 	limit  time.Duration
+	lost   sidecar.LostPolicy
 }
 
 // bubble runs test in a rig. Whatever was started must end with it.
@@ -75,7 +76,7 @@ func inRig(t testing.TB, s setup, test func(*rig)) {
 	store, err := sqlite.Open(context.Background(), sqlite.Options{Ephemeral: true})
 	must(t, err)
 	r.store = &flaky{Store: store}
-	r.opts = sidecar.Options{Store: r.store, Window: s.window, RunLimit: s.limit}
+	r.opts = sidecar.Options{Store: r.store, Window: s.window, RunLimit: s.limit, Lost: s.lost}
 	r.start()
 	defer func() {
 		r.stop()
@@ -129,6 +130,7 @@ var flows = []struct{ name, node, kind, inputs, graph string }{
 	{"broken", "2", "image", seedInput, save(`["3",0]`, `"3":{"class_type":"TrialError","inputs":{"image":["1",0],"message":"it broke"}}`)},
 	{"touched", "4", "image", seedInput, half},
 	{"untouched", "2", "image", seedInput, half},
+	{"wide", "2", "image", `{ name = "width", type = "integer", node_id = "1", required = false, api_field_key = "width", default = 16 }`, save(`["1",0]`)},
 	{"refused", "4", "image", "", `{"4":{"class_type":"SaveImage","inputs":{"filename_prefix":"u"}}}`},
 }
 

@@ -9,6 +9,7 @@ import (
 
 // settle makes sure that the backend lets go of a run that was cancelled.
 func (f *follower) settle(ctx context.Context) {
+	defer f.studio.leaving.enter(f.id, f.run.FinishedAt)()
 	noted, asked := false, time.Time{}
 	if f.attended && f.run.Status == StatusCancelled {
 		asked = f.run.FinishedAt // Studio.Cancel asked; what was accepted later it could not name

@@ -39,6 +39,9 @@ const (
 	SignalInterrupted SignalKind = "interrupted"
 	// SignalLost: the backend had the prompt and no longer knows it.
 	SignalLost SignalKind = "lost"
+	// SignalAgain: the backend lost the prompt, and the run is to be handed over
+	// anew, under another prompt id. A run that may not ends as lost.
+	SignalAgain SignalKind = "again"
 	// SignalTimedOut: the run's own limit passed.
 	SignalTimedOut SignalKind = "timed_out"
 	// SignalCancel: its owner does not want it any more.
@@ -54,7 +57,7 @@ const (
 var SignalKinds = []SignalKind{
 	SignalAdopted, SignalHanding, SignalAccepted, SignalStarted, SignalCached, SignalNodeStarted,
 	SignalNodeFinished, SignalCollecting, SignalFinished, SignalFailed, SignalInterrupted,
-	SignalLost, SignalTimedOut, SignalCancel, SignalCancelRefused, SignalSettled,
+	SignalLost, SignalAgain, SignalTimedOut, SignalCancel, SignalCancelRefused, SignalSettled,
 }
 
 // Signal is news about a run. Only the fields that its kind names are set.

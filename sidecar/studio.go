@@ -31,6 +31,8 @@ type Options struct {
 	Executor Executor
 	Window   int
 	RunLimit time.Duration
+	// Lost says what becomes of runs that the backend lost; empty: LostFail.
+	Lost LostPolicy
 	// Uploads is where files that clients send are kept; nil: none are taken.
 	Uploads *upload.Folder
 	// Keep says what is kept of finished runs, Copies where their files are;
@@ -47,11 +49,13 @@ type Studio struct {
 	store    Store
 	exec     Executor
 	runLimit time.Duration
+	lost     LostPolicy
 	log      *slog.Logger
 
 	queue    queue
 	boxes    mailboxes
 	live     live
+	leaving  leaving
 	decided  bells
 	sessions sessionSet
 	health   healthState
@@ -74,7 +78,7 @@ func New(o Options) *Studio {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies}
+	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, lost: o.Lost, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies}
 	s.queue.window = o.Window
 	return s
 }

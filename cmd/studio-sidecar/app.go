@@ -84,7 +84,7 @@ func (a *app) open(ctx context.Context) (err error) {
 	}
 	a.studio = sidecar.New(sidecar.Options{
 		Catalog: a.catalog, Store: a.store, Executor: a.executor,
-		Window: cfg.Window, RunLimit: cfg.runLimit(), Uploads: a.uploads, Log: cfg.log,
+		Window: cfg.Window, RunLimit: cfg.runLimit(), Lost: sidecar.LostPolicy(cfg.Lost), Uploads: a.uploads, Log: cfg.log,
 		Keep: cfg.retention(), Copies: a.artifacts,
 	})
 	a.handler, err = routes.New(routes.Options{

@@ -35,6 +35,7 @@ type serveFlags struct {
 	MaxBytes    int64   `name:"max-request-bytes" default:"0" hidden:"" env:"STUDIO_SIDECAR_MAX_REQUEST_BYTES" help:"Largest request body in bytes; wins over --max-request-mb."`
 	RunTimeout  float64 `name:"run-timeout-seconds" default:"43200" env:"STUDIO_SIDECAR_RUN_TIMEOUT_SECONDS" help:"How long a run may take."`
 	Window      int     `default:"4" env:"STUDIO_SIDECAR_WINDOW" help:"How many runs may wait in ComfyUI's queue at once."`
+	Lost        string  `enum:"fail,again" default:"fail" env:"STUDIO_SIDECAR_LOST" help:"What becomes of a run that ComfyUI had begun and lost: it fails, or is run again, once."`
 
 	PublicPrefix   string   `name:"public-prefix" aliases:"api-base-path" placeholder:"PATH" env:"STUDIO_SIDECAR_PUBLIC_PREFIX" help:"Path under which browsers see the API."`
 	PublicUIPrefix string   `name:"public-ui-prefix" placeholder:"PATH" env:"STUDIO_SIDECAR_PUBLIC_UI_PREFIX" help:"Path under which browsers see the panel."`

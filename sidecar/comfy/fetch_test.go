@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -243,6 +244,7 @@ func TestHealth(t *testing.T) {
 				r.submit(job(promptA, picture(1)))
 				r.submit(job(promptB, picture(2)))
 				r.await(job(promptA, picture(1)), sidecar.PlaceExecuting)
+				synctest.Wait()                     // all that ComfyUI has to say of its queue is said
 				for _, queue := range []int{0, 2} { // without the socket, then with it
 					h, err := r.exec.Health(r.Context())
 					if diff := cmp.Diff(sidecar.Health{Version: generation.String(), Queue: queue}, h); diff != "" || err != nil {

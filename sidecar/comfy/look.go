@@ -32,6 +32,9 @@ func (e *Executor) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 	e.jobs.remember(job)
 	before := time.Now()
 	seen, err := e.look(ctx, job)
+	if err == nil && job.Resumed && !job.Accepted && seen.Place != sidecar.PlaceAbsent {
+		seen.Dropped, err = e.dropped(ctx, job)
+	}
 	if err != nil {
 		return sidecar.Sighting{}, fmt.Errorf("look for prompt %s: %w", job.Prompt, err)
 	}

@@ -84,6 +84,7 @@ func (e *Executor) listen(ctx context.Context, report func(sidecar.News)) (err e
 	defer e.link.down()
 	conn, err := e.dial(ctx, e.link.dialing())
 	if err != nil {
+		report(sidecar.News{Kind: sidecar.NewsAway})
 		return err
 	}
 	defer func() {

@@ -75,6 +75,7 @@ func (e *Executor) listen(ctx context.Context, epoch int, report func(sidecar.Ne
 	idle.Start()
 	resp, err := e.http.files.Do(req)
 	if err != nil {
+		report(sidecar.News{Kind: sidecar.NewsAway})
 		return err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
