@@ -79,9 +79,10 @@ func (e choosy) Watch(ctx context.Context, report func(sidecar.News)) error {
 type network struct {
 	dial func(context.Context, string, string) (net.Conn, error)
 
-	mu    sync.Mutex
-	down  bool
-	conns []net.Conn
+	mu       sync.Mutex
+	down     bool
+	halfOpen bool
+	conns    []net.Conn
 }
 
 func (n *network) connect(ctx context.Context, kind, address string) (net.Conn, error) {
@@ -89,6 +90,11 @@ func (n *network) connect(ctx context.Context, kind, address string) (net.Conn, 
 	defer n.mu.Unlock()
 	if n.down {
 		return nil, &net.OpError{Op: "dial", Net: kind, Err: syscall.ECONNREFUSED}
+	}
+	if n.halfOpen {
+		far, near := net.Pipe()
+		n.conns = append(n.conns, near, far)
+		return near, nil
 	}
 	conn, err := n.dial(ctx, kind, address)
 	if err == nil {
@@ -105,6 +111,27 @@ func (n *network) setDown(down bool) {
 		if down {
 			_ = conn.Close() // it is to be gone in any case
 		}
+	}
+	n.conns = nil
+}
+
+// setHalfOpen puts a forwarder in the way that takes connections and passes
+// nothing on.
+func (n *network) setHalfOpen(on bool) {
+	n.mu.Lock()
+	changed := n.halfOpen != on
+	n.halfOpen = on
+	n.mu.Unlock()
+	if changed {
+		n.cut()
+	}
+}
+
+func (n *network) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.conns {
+		_ = conn.Close() // it is to be gone in any case
 	}
 	n.conns = nil
 }

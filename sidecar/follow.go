@@ -20,6 +20,7 @@ type follower struct {
 	beat     *heartbeat
 	ending   bool // the backend said that it is ending the run
 	silent   bool // the backend did not answer when it was last asked
+	held     bool // the latest answer was not waited for to its end
 	handing  bool // it is noted as being handed over, and the backend heard nothing
 	attended bool // it was accepted and not ended when it began to be followed
 	released bool

@@ -10,6 +10,9 @@ const (
 	// lateAnswer is how long a backend that lost its caller may still be busy
 	// queueing the prompt: validation was seen to take up to 0.4 s.
 	lateAnswer = 1500 * time.Millisecond
+	// lateRequest is how long a request may still be under way whose caller gave
+	// up waiting: something between us holds it, and lets go of it later.
+	lateRequest = 10 * time.Second
 	// submitAttempts is how often a prompt whose answers got lost is handed
 	// over before the run is given up, each time proven absent before.
 	submitAttempts = 2
@@ -50,7 +53,7 @@ func (f *follower) handOver(ctx context.Context) {
 		case err == nil || !f.goesOn(ctx):
 		case errors.As(err, &lost):
 			tries++
-			f.job.Resumed = true
+			f.job.Resumed, f.held = true, errors.Is(err, context.DeadlineExceeded)
 		case errors.As(err, &away) && f.studio.queue.isAnswered(f.id):
 			f.waitFor(ctx, err)
 		default:
@@ -137,7 +140,7 @@ func (f *follower) find(ctx context.Context) (Sighting, error) {
 		// From the first answer on: a backend that was busy before has only now
 		// come to the prompt.
 		if until.IsZero() {
-			until = time.Now().Add(lateAnswer)
+			until = time.Now().Add(f.lateness())
 		}
 		if !time.Now().Before(until) {
 			return seen, nil
@@ -146,6 +149,14 @@ func (f *follower) find(ctx context.Context) (Sighting, error) {
 			return Sighting{}, ctx.Err()
 		}
 	}
+}
+
+// lateness is for how long a prompt that is nowhere may still turn up.
+func (f *follower) lateness() time.Duration {
+	if f.held && !f.run.Accepted {
+		return lateRequest
+	}
+	return lateAnswer
 }
 
 // waitFor passes the time until the backend may answer again, and times out a

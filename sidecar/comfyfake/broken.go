@@ -2,11 +2,13 @@ package comfyfake
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // answer lets the route answer, or the fault that is armed for the request.
@@ -19,9 +21,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	s.opts.Log.Debug("fault", "kind", f.Kind, "path", r.URL.Path)
 	switch f.Kind {
 	case Delay:
-		if sleep(r.Context(), f.Fault.Delay) == nil && s.ctx.Err() == nil {
-			s.dispatch(w, r)
-		}
+		s.delay(w, r, f.Fault.Delay)
 	case Refuse:
 		hangUp(w)
 	case Answer:
@@ -34,6 +34,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.act(w, r, f)
 	}
+}
+
+// delay holds a request and then lets the route act, whether or not the client
+// still waits: it has the whole request by then.
+func (s *Server) delay(w http.ResponseWriter, r *http.Request, d time.Duration) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil || sleep(s.ctx, d) != nil {
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.dispatch(w, r.WithContext(context.WithoutCancel(r.Context())))
 }
 
 // hang waits for the fault's release, the client's leave or the server's end.

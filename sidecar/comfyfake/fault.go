@@ -11,7 +11,8 @@ import (
 type Kind int
 
 const (
-	// Delay lets the route answer after Fault.Delay.
+	// Delay lets the route act and answer after Fault.Delay, whether or not the
+	// client still waits.
 	Delay Kind = iota + 1
 	// Refuse closes the connection without an answer.
 	Refuse

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
+)
+
+// holdings are what a process holds that must not grow with use.
+type holdings struct{ goroutines, files, sockets int }
+
+// held counts the goroutines and open files of this process: the sidecar, the
+// ComfyUI beside it and the clients. What only idles between requests is let
+// go of first.
+func (s *stage) held() holdings {
+	s.t.Helper()
+	http.DefaultClient.CloseIdleConnections()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return holdings{runtime.NumGoroutine(), len(open), s.fake.Sockets()}
+}
+
+// back waits until no more is held than before, and returns what is.
+func (s *stage) back(before holdings) (now holdings) {
+	s.t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		now = s.held()
+		if now.goroutines <= before.goroutines && now.files <= before.files && now.sockets <= before.sockets {
+			return now
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			stacks := make([]byte, 1<<20)
+			s.t.Fatalf("%+v were held before, %+v now\n%s", before, now, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// several does something n times, a few at a time.
+func several(n int, do func(i int)) {
+	places := make(chan struct{}, 8)
+	var all sync.WaitGroup
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			do(i)
+			<-places
+		})
+	}
+	all.Wait()
+}
+
+func (s *stage) paint(seed int) {
+	body := fmt.Sprintf(`{"inputs":{"seed":%d,"steps":1,"width":64,"height":64},"wait":true}`, seed)
+	resp, err := http.Post(s.url+"/contracts/painting/default/run", "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer resp.Body.Close()
+	if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Errorf("%d %s %v", resp.StatusCode, answer, err)
+	}
+}
+
+// abort opens something and leaves after the first bytes.
+func (s *stage) abort(path string) {
+	ctx, leave := context.WithCancel(s.t.Context())
+	defer leave()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Errorf("%s: %d %v", path, resp.StatusCode, err)
+	}
+}
+
+// TestNothingIsLeftBehind: after runs, broken sockets, downloads and streams
+// that were left, no more goroutines and files are held than before.
+func TestNothingIsLeftBehind(t *testing.T) {
+	_, err := os.Stat("/proc/self/fd")
+	need.That(t, err == nil, "a list of its open files, /proc/self/fd")
+	runs, reconnects, downloads := 60, 2, 50
+	if os.Getenv("STUDIO_FULL") != "" {
+		runs, reconnects, downloads = 1000, 30, 500
+	}
+	s := startStage(t)
+	big := filepath.Join(s.fake.Dir("output"), "big.bin")
+	if err := os.WriteFile(big, make([]byte, 8<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := "/outputs/view?filename=big.bin&subfolder=&type=output"
+	exercise := func(runs, reconnects, downloads int) {
+		several(runs, s.paint)
+		for range reconnects {
+			s.fake.DropSockets()
+			eventually(t, 20*time.Second, "the socket is back", func() bool { return s.fake.Sockets() == 1 })
+		}
+		several(downloads, func(int) { s.abort(file) })
+		several(downloads/10, func(int) { s.abort("/events?after=0") })
+	}
+	exercise(16, 1, 16) // what is kept for good is there
+	before := s.held()
+	exercise(runs, reconnects, downloads)
+	after := s.back(before)
+	t.Logf("%d runs, %d reconnects, %d downloads and %d streams left: %+v before, %+v after", runs, reconnects, downloads, downloads/10, before, after)
+}
