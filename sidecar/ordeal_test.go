@@ -164,7 +164,7 @@ type tally struct {
 // TestOrdeals puts runs through each kind of fault. Once it is over each is in
 // one terminal state within 30 s, none was handed over or begun twice.
 func TestOrdeals(t *testing.T) {
-	rounds, each := 1, 3
+	rounds, each := 1, 2
 	if full() {
 		rounds, each = 4, 4
 	}
