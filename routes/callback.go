@@ -145,9 +145,9 @@ func (cb *callback) nameFor(field, otherwise string) (string, bool) {
 	if err != nil {
 		return otherwise, true
 	}
-	for i, res := range results {
+	for _, res := range results {
 		for k, file := range res.Files {
-			if protocol.FieldOf(file, i, k) != field {
+			if protocol.FieldOf(file, res.Place, k) != field {
 				continue
 			}
 			if name := res.Artifacts[k].Filename; name != nil && *name != "" {
@@ -222,7 +222,7 @@ func (cb *callback) signals() ([]sidecar.Signal, error) {
 	case protocol.StatusError, protocol.StatusFailed, protocol.StatusTimeout:
 		return append(signals, sidecar.Signal{Kind: sidecar.SignalFailed, Failure: cb.failure()}), nil
 	case protocol.StatusCancelled:
-		return append(signals, sidecar.Signal{Kind: sidecar.SignalInterrupted}), nil
+		return append(signals, sidecar.Signal{Kind: sidecar.SignalInterrupted, Failure: cb.interruption()}), nil
 	}
 	return nil, badRequest("Callback status must be running, completed, error, failed, timeout, or cancelled.", "Send one of these as 'status'.")
 }
@@ -238,7 +238,7 @@ func (cb *callback) completed() (sidecar.Signal, error) {
 	for i := range results {
 		for k := range results[i].Files {
 			file := &results[i].Files[k]
-			if copied, ok := cb.copies[protocol.FieldOf(*file, i, k)]; ok {
+			if copied, ok := cb.copies[protocol.FieldOf(*file, results[i].Place, k)]; ok {
 				file.Ref, file.ContentType = copied.Ref, copied.ContentType
 			}
 		}
@@ -259,7 +259,22 @@ func (cb *callback) failure() *sidecar.Failure {
 		doc = protocol.Run{Error: looseText(cb.fields, "error"), Message: looseText(cb.fields, "message")}
 	}
 	doc.Status = cb.status()
-	return protocol.FailureOf(doc)
+	if doc.Message == "" && doc.Error == "" {
+		doc.Message = "Generation failed"
+	}
+	f := protocol.FailureOf(doc)
+	f.Told = protocol.ReportOf(cb.raw)
+	return f
+}
+
+// interruption is why a worker says that a run was cancelled; nil when it does
+// not.
+func (cb *callback) interruption() *sidecar.Failure {
+	message := looseText(cb.fields, "message")
+	if message == "" {
+		return nil
+	}
+	return &sidecar.Failure{Message: message, Told: protocol.ReportOf(cb.raw)}
 }
 
 func (cb *callback) answer(run *sidecar.Run, moved bool) {
@@ -277,35 +292,6 @@ func (cb *callback) answer(run *sidecar.Run, moved bool) {
 	s.items(&t, run)
 	t.close('}')
 	cb.json(http.StatusOK, t.b)
-}
-
-// proxyBackend tells how the worker is, in its own words.
-func (c *call) proxyBackend(t *text, state sidecar.Condition, ref json.RawMessage) {
-	var told map[string]json.RawMessage
-	if json.Unmarshal(state.Detail, &told) != nil {
-		told = nil
-	}
-	reached := told != nil && string(told["ok"]) != "false"
-	begin(t, "proxy")
-	t.bool("configured", true)
-	t.bool("available", reached)
-	t.str("health_check", "checked")
-	if told == nil {
-		t.optStr("error", state.Error)
-	}
-	for _, name := range []string{"configured", "available", "health_check"} {
-		delete(told, name)
-	}
-	if doc, err := protocol.Encode(told); err == nil && told != nil {
-		t.members(c.shape().rewrite(doc))
-	}
-	t.close('}')
-	t.raw("proxy_environment_ref_match", protocol.Match(ref, told["environment_ref"]))
-	if comfy := told["comfyui"]; len(comfy) > 0 && comfy[0] == '{' {
-		t.raw("comfyui", comfy)
-		return
-	}
-	backend(t, state)
 }
 
 // elementsOf are the elements of a JSON array; none of anything else.

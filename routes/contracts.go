@@ -96,7 +96,11 @@ func (c *call) health() error {
 	if err != nil {
 		return err
 	}
-	state := c.studio.Health(c.r.Context())
+	remote := c.opts.ExecutorName == "proxy"
+	state := c.studio.LastHealth()
+	if !remote || c.checksProxy() {
+		state = c.studio.Health(c.r.Context())
+	}
 	t := text{}
 	t.open('{')
 	t.bool("ok", true)
@@ -106,10 +110,13 @@ func (c *call) health() error {
 		t.str("comfy_url", c.opts.ComfyURL)
 	}
 	t.str("executor", c.opts.ExecutorName)
-	if c.opts.ExecutorName == "proxy" {
-		c.proxyBackend(&t, state, ref)
-	} else {
+	switch {
+	case !remote:
 		backend(&t, state)
+	case c.checksProxy():
+		c.proxyBackend(&t, state, ref)
+	default:
+		deferredBackend(&t, state)
 	}
 	t.optStr("version", c.opts.Version)
 	manifestState(&t, snap, snap.Diagnose())

@@ -206,6 +206,9 @@ func (c *call) asset() error {
 	versioned := false
 	if c.panel.foreign {
 		name = "assets/" + name
+		if info, err := fs.Stat(c.panel.files, strings.TrimSuffix(name, "/")); err == nil && info.IsDir() {
+			return &fault{code: sidecar.CodeForbidden, message: "Folders of the panel are not listed.", hint: "Load the page again."}
+		}
 	} else if mark, rest, ok := strings.Cut(name, "/"); ok && strings.HasPrefix(mark, versionMark) {
 		name, versioned = rest, mark == versionMark+c.panel.version
 	}

@@ -61,6 +61,7 @@ func behindToken(handle handler) handler {
 				hint: "Send the worker's --proxy-token as 'Authorization: Bearer TOKEN'.",
 			}
 		}
+		protocol.TellAbilities(c.w.Header(), c.studio.Head())
 		return handle(c)
 	}
 }
@@ -74,8 +75,7 @@ func (c *call) proxyHealth() error {
 	state := c.studio.Health(c.r.Context())
 	doc := protocol.Health{
 		OK: true, Role: RoleProxy, Environment: snap.Environment, EnvironmentRef: ref, Version: c.opts.Version,
-		Comfy:     protocol.Comfy{Available: state.Available, Version: state.Version, Error: state.Error},
-		Abilities: &protocol.Abilities{PromptID: true, Events: true},
+		Comfy: protocol.Comfy{Available: state.Available, Version: state.Version, Error: state.Error},
 	}
 	if c.direct {
 		doc.ComfyURL = c.opts.ComfyURL
@@ -98,6 +98,7 @@ func (c *call) proxyRun() error {
 	if err != nil {
 		return err
 	}
+	req.Prompt = sidecar.PromptID(c.r.Header.Get(protocol.PromptHeader))
 	run, err := c.studio.LaunchPrompt(c.r.Context(), req)
 	if err != nil {
 		return err
@@ -261,8 +262,12 @@ func decodeSubmission(fields manifest.Values) (sidecar.PromptRequest, error) {
 	if len(prompt) == 0 || prompt[0] != '{' {
 		return req, badRequest("Proxy run payload must include a prompt object.", "Send the graph in ComfyUI's API format as 'prompt'.")
 	}
-	var err error
-	if req.Graph, _, err = manifest.ParseGraph(prompt); err != nil {
+	// Of a graph without nodes its ComfyUI may say why it takes none.
+	nodes, err := manifest.ParseObject(prompt, manifest.Limits{Depth: payloadDepth})
+	if err == nil && len(nodes) > 0 {
+		req.Graph, _, err = manifest.ParseGraph(prompt)
+	}
+	if err != nil {
 		return req, &fault{code: sidecar.CodeBadRequest, message: err.Error(), hint: "Send the graph in ComfyUI's API format as 'prompt'.", cause: err}
 	}
 	if req.Outputs, err = outputsOf(fields); err != nil {
@@ -278,7 +283,6 @@ func decodeSubmission(fields manifest.Values) (sidecar.PromptRequest, error) {
 		return req, err
 	}
 	req.Token = looseText(fields, "cache_token")
-	req.Prompt = sidecar.PromptID(looseText(fields, "prompt_id"))
 	return req, nil
 }
 

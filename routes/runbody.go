@@ -31,6 +31,7 @@ type runRequest struct {
 	values manifest.Values
 	wait   bool
 	limit  time.Duration // of the wait, or of the run that nobody waits for; 0: none
+	poll   time.Duration // how often a backend is to be asked; 0: as it likes
 }
 
 var controlKeys = []string{"wait", "timeout_seconds", "poll_interval_seconds"}
@@ -152,8 +153,8 @@ func decodeRun(fields manifest.Values) (runRequest, error) {
 	if req.limit, err = secondsOf(fields, "timeout_seconds"); err != nil {
 		return req, err
 	}
-	// Accepted because clients send it; runs are followed as they move.
-	_, err = secondsOf(fields, "poll_interval_seconds")
+	// For other sidecars alone: here runs are followed as they move.
+	req.poll, err = secondsOf(fields, "poll_interval_seconds")
 	return req, err
 }
 

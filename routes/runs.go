@@ -10,6 +10,23 @@ import (
 )
 
 func (c *call) runContract() error {
+	err := c.launchContract()
+	if err == nil {
+		return nil
+	}
+	f := *c.faultOf(err)
+	if f.code == sidecar.CodeTooLarge || f.more != nil {
+		return err
+	}
+	// Clients of a run find lists in every answer, as from the reference.
+	f.more = func(t *text) {
+		t.raw("output_slots", []byte("[]"))
+		t.raw("gallery_items", []byte("[]"))
+	}
+	return &f
+}
+
+func (c *call) launchContract() error {
 	v := c.session()
 	req, err := c.readRun()
 	if err != nil {
@@ -19,7 +36,7 @@ func (c *call) runContract() error {
 		return err
 	}
 	ctx, stop := c.r.Context(), context.CancelFunc(func() {})
-	launch := sidecar.LaunchRequest{Session: v.Session, Values: req.values}
+	launch := sidecar.LaunchRequest{Session: v.Session, Values: req.values, Manner: sidecar.Manner{Waited: req.wait, Poll: req.poll}}
 	launch.Workflow, launch.Contract = c.contractNames()
 	switch {
 	case req.wait && req.limit > 0:
@@ -89,7 +106,7 @@ func (c *call) answerRun(run *sidecar.Run, waited bool) error {
 	case run.Status == sidecar.StatusCompleted:
 		s.outcome(&t, run)
 	default:
-		return waitEnded(s, run)
+		return c.waitEnded(s, run)
 	}
 	c.json(status, t.b)
 	return nil
@@ -148,13 +165,17 @@ func cancelled(s shape, run *sidecar.Run) *fault {
 	}
 }
 
-func waitEnded(s shape, run *sidecar.Run) *fault {
+func (c *call) waitEnded(s shape, run *sidecar.Run) *fault {
 	prompt := run.PromptID
 	if prompt == "" {
 		prompt = run.Prompt
 	}
+	backend := "ComfyUI"
+	if c.opts.ExecutorName == "proxy" {
+		backend = "proxy"
+	}
 	return &fault{
-		code: sidecar.CodeTimeout, message: fmt.Sprintf("Timed out waiting for ComfyUI prompt %s", prompt),
+		code: sidecar.CodeTimeout, message: fmt.Sprintf("Timed out waiting for %s prompt %s", backend, prompt),
 		hint: fmt.Sprintf("The run goes on; follow it under /runs/%s.", run.ID),
 		more: func(t *text) {
 			t.str("run_id", string(run.ID))

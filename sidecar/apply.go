@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"bytes"
+	"encoding/json"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
@@ -189,9 +190,9 @@ func (t *transition) stop(sig Signal) {
 	r := t.run
 	switch sig.Kind {
 	case SignalCancel:
-		t.cancelled("Generation cancelled.")
+		t.cancelled("Generation cancelled.", nil)
 	case SignalInterrupted:
-		t.cancelled("interrupted in ComfyUI")
+		t.interrupted(sig.Failure)
 	case SignalLost:
 		t.fail(lostFailure(r))
 	case SignalTimedOut:
@@ -208,10 +209,22 @@ func (t *transition) stop(sig Signal) {
 	t.phase(PhaseFinished)
 }
 
-func (t *transition) cancelled(message string) {
+// interrupted: why may say what another sidecar knows of it.
+func (t *transition) interrupted(why *Failure) {
+	message, told := "interrupted in ComfyUI", json.RawMessage(nil)
+	if why != nil && why.Message != "" {
+		message, told = why.Message, why.Told
+	}
+	t.cancelled(message, told)
+}
+
+func (t *transition) cancelled(message string, told json.RawMessage) {
 	r := t.run
 	r.Status, r.Outcome, r.Error = StatusCancelled, OutcomeCancelled, message
 	r.Result = cancelledResult(r, message)
+	if told != nil {
+		r.Result = toldResult(r, told)
+	}
 	for i := range r.Slots {
 		slot := &r.Slots[i]
 		slot.Status, slot.Error, slot.Result = SlotCancelled, message, r.Result

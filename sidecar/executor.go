@@ -20,6 +20,10 @@ type Job struct {
 	Resumed bool
 	// Accepted is set once the backend is known to have taken the prompt.
 	Accepted bool
+	// Manner is how the run was asked for, where it is known, and Limit how
+	// long it may take in all; 0: no end.
+	Manner Manner
+	Limit  time.Duration
 	// Due is when the run is given up; zero: never.
 	Due time.Time
 	// EnvironmentRef says which state of an environment the graph was made from.

@@ -73,6 +73,7 @@ func (f *follower) load(ctx context.Context) bool {
 	}
 	f.run = run
 	job, err := retry(ctx, f.log, "read what to run", func() (Job, error) { return f.studio.jobOf(ctx, run) })
+	job.Manner = f.studio.manners.take(f.id)
 	if ctx.Err() != nil {
 		return false
 	}

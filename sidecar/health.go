@@ -102,6 +102,11 @@ func (s *Studio) Health(ctx context.Context) Condition {
 		case <-ctx.Done():
 		}
 	}
+	return s.LastHealth()
+}
+
+// LastHealth is the last known state: nobody is asked.
+func (s *Studio) LastHealth() Condition {
 	c := s.health.get()
 	c.Queue, c.Storage = s.queue.state(), s.store.Trouble()
 	c.Leaving, c.Busy = s.leaving.state(time.Now())
@@ -111,6 +116,13 @@ func (s *Studio) Health(ctx context.Context) Condition {
 // tellHealth asks the backend when somebody wants to know, and writes an event
 // whenever it came or went.
 func (s *Studio) tellHealth(ctx context.Context) error {
+	if s.onDemand {
+		select {
+		case <-s.health.asked.Wait():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	var told *Condition
 	for {
 		asked := s.health.asked.Wait()

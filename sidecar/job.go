@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
@@ -17,6 +16,9 @@ func (e recoveryError) Error() string { return string(e) }
 // jobOf is what the executor needs of a stored run.
 func (s *Studio) jobOf(ctx context.Context, run *Run) (Job, error) {
 	job := Job{Run: run.ID, Prompt: run.PromptID, Resumed: run.Attempt > 0, Accepted: run.Accepted, Due: run.DueAt, EnvironmentRef: run.EnvironmentRef}
+	if !run.DueAt.IsZero() {
+		job.Limit = run.DueAt.Sub(run.CreatedAt)
+	}
 	if job.Prompt == "" {
 		job.Prompt = run.Prompt
 	}
@@ -58,30 +60,10 @@ func (s *Studio) launchedOutputs(ctx context.Context, run *Run) ([]manifest.Outp
 
 func decodeOutputs(contract []byte) ([]manifest.Output, error) {
 	var doc struct {
-		Outputs []struct {
-			Name     string          `json:"name"`
-			Type     string          `json:"type"`
-			NodeID   json.RawMessage `json:"node_id"`
-			Selector string          `json:"selector"`
-		} `json:"outputs"`
+		Outputs []manifest.Output `json:"outputs"`
 	}
 	if err := json.Unmarshal(contract, &doc); err != nil {
 		return nil, recoveryError(fmt.Sprintf("The contract that was stored with the run cannot be read: %v.", err))
 	}
-	outputs := make([]manifest.Output, 0, len(doc.Outputs))
-	for _, o := range doc.Outputs {
-		outputs = append(outputs, manifest.Output{
-			Name: o.Name, Type: o.Type, NodeID: nodeText(o.NodeID), Selector: o.Selector,
-		})
-	}
-	return outputs, nil
-}
-
-// nodeText is a node id as graphs write it; contracts may hold it as a number.
-func nodeText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return strings.TrimSpace(string(raw))
+	return doc.Outputs, nil
 }

@@ -19,6 +19,7 @@ type LaunchRequest struct {
 	// Limit ends the run as timed out when it takes longer; 0: the Studio's
 	// own limit.
 	Limit time.Duration
+	Manner
 }
 
 // Launch accepts a run: it is committed before anything else happens. Launch
@@ -74,6 +75,7 @@ func (s *Studio) launch(ctx context.Context, req LaunchRequest) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.manners.note(run.ID, req.Manner)
 	return s.accept(ctx, run, blobs)
 }
 
@@ -153,6 +155,7 @@ func (s *Studio) reject(ctx context.Context, run *Run, f *Failure) (*Run, error)
 
 func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob) (*Run, error) {
 	if err := s.create(ctx, run, run.born(), blobs); err != nil {
+		s.manners.take(run.ID)
 		return nil, err
 	}
 	s.queue.push(run, false)

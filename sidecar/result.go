@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 )
 
 // The documents below are what the reference stores as raw_result and answers
@@ -59,11 +60,7 @@ func cancelledResult(r *Run, message string) json.RawMessage {
 func completedResult(r *Run, results []Result) json.RawMessage {
 	doc := progress(r, "completed")
 	doc.Issues = issuesOf(r)
-	outputs := make([]outputDoc, 0, len(results))
-	for i := range results {
-		outputs = append(outputs, outputOf(&results[i]))
-	}
-	doc.Outputs = mustJSON(outputs)
+	doc.Outputs = outputsOf(results)
 	return mustJSON(doc)
 }
 
@@ -73,6 +70,23 @@ func issuesOf(r *Run) json.RawMessage {
 		return json.RawMessage("[]")
 	}
 	return r.Issues
+}
+
+// outputsOf are the outputs of results; what another sidecar told stands in its
+// order, and without what it did not speak of.
+func outputsOf(results []Result) json.RawMessage {
+	shown := make([]*Result, 0, len(results))
+	for i := range results {
+		if !results[i].Untold {
+			shown = append(shown, &results[i])
+		}
+	}
+	slices.SortStableFunc(shown, func(a, b *Result) int { return a.Place - b.Place })
+	docs := make([]json.RawMessage, 0, len(shown))
+	for _, res := range shown {
+		docs = append(docs, res.document())
+	}
+	return mustJSON(docs)
 }
 
 type outputDoc struct {
@@ -162,6 +176,9 @@ type failureDoc struct {
 }
 
 func failedResult(r *Run, f *Failure) json.RawMessage {
+	if f.Told != nil {
+		return toldResult(r, f.Told)
+	}
 	doc := failureDoc{
 		Error: f.Code, Message: f.Message, Hint: f.Hint, Code: f.Status, Detail: f.Detail, Issues: f.Issues,
 	}

@@ -35,7 +35,8 @@ const (
 	// SignalFailed: the run cannot end well, for Failure's reason. A failure
 	// before acceptance leaves no slots, as with the reference.
 	SignalFailed SignalKind = "failed"
-	// SignalInterrupted: somebody stopped the prompt in the backend.
+	// SignalInterrupted: somebody stopped the prompt in the backend. Failure,
+	// if set, says why in another sidecar's words.
 	SignalInterrupted SignalKind = "interrupted"
 	// SignalLost: the backend had the prompt and no longer knows it.
 	SignalLost SignalKind = "lost"
@@ -100,12 +101,22 @@ type Failure struct {
 	Issues json.RawMessage
 	// Proxy is set when the backend is another sidecar.
 	Proxy bool
+	// Told is that sidecar's report of the end, which becomes the result: a
+	// JSON object.
+	Told json.RawMessage
 }
 
-// Result is one declared output with the files found for it.
+// Result is one declared output with the files found for it. Behind those of
+// the declared outputs may stand what another sidecar told beyond them.
 type Result struct {
 	manifest.Result
 	Files []File
+	// Told is the output in the words of another sidecar, which are kept, a
+	// JSON object; Place is where it stood among that sidecar's outputs.
+	// Untold: that sidecar did not speak of the output.
+	Told   json.RawMessage
+	Place  int
+	Untold bool
 }
 
 // File is one artifact of a result, as it is shown. Exactly one File stands

@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"slices"
 )
 
 // InputFile is a file of ours that a graph names.
 type InputFile struct {
 	Name string // as the graph names it
-	Type string
-	Size int64
+	// Input is the input that brought it; empty when that is not known.
+	Input string
+	Type  string
+	Size  int64
 	// Rewritten tells that other bytes may have stood under this name.
 	Rewritten bool
 	// Open opens the file; the caller closes it.
@@ -34,6 +38,7 @@ func (s *Studio) stage(ctx context.Context, run *Run, job Job) (Job, error) {
 		if err != nil {
 			return job, err
 		}
+		file.Input = inputOf(run.Inputs, file.Name)
 		name, err := s.stageFile(ctx, job, file)
 		if err != nil {
 			return job, fmt.Errorf("hand on %s: %w", file.Name, err)
@@ -56,6 +61,20 @@ func (s *Studio) stageFile(ctx context.Context, job Job, file InputFile) (string
 			return "", &UnreachableError{Failure: unsure.Failure, Err: err}
 		}
 	}
+}
+
+// inputOf is the first of a run's inputs that is a file's name.
+func inputOf(inputs json.RawMessage, name string) string {
+	var values map[string]json.RawMessage
+	if json.Unmarshal(inputs, &values) != nil {
+		return ""
+	}
+	for _, input := range slices.Sorted(maps.Keys(values)) {
+		if textOf(values[input]) == name {
+			return input
+		}
+	}
+	return ""
 }
 
 func (s *Studio) inputFile(ctx context.Context, id UploadID) (InputFile, error) {

@@ -39,7 +39,10 @@ type Options struct {
 	// nil: there are none.
 	Keep   Retention
 	Copies Copies
-	Log    *slog.Logger
+	// HealthOnDemand: the executor is asked how it is only when somebody asks
+	// for that, and not at the start.
+	HealthOnDemand bool
+	Log            *slog.Logger
 }
 
 // Studio launches, follows, cancels and shows runs. Its methods may be called
@@ -58,7 +61,9 @@ type Studio struct {
 	leaving  leaving
 	decided  bells
 	sessions sessionSet
+	manners  manners
 	health   healthState
+	onDemand bool // of the health
 
 	keep   Retention
 	copies Copies
@@ -79,7 +84,7 @@ func New(o Options) *Studio {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, lost: o.Lost, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies}
-	s.queue.window = o.Window
+	s.queue.window, s.onDemand = o.Window, o.HealthOnDemand
 	return s
 }
 

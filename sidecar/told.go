@@ -28,6 +28,43 @@ func (a artifactDoc) MarshalJSON() ([]byte, error) {
 	return mustJSON(doc), nil
 }
 
+// document is an output as it is stored and shown: in another sidecar's words,
+// where it told of it.
+func (res *Result) document() json.RawMessage {
+	var doc map[string]json.RawMessage
+	if res.Told == nil || json.Unmarshal(res.Told, &doc) != nil {
+		return mustJSON(outputOf(res))
+	}
+	var artifacts []json.RawMessage
+	if json.Unmarshal(doc["artifacts"], &artifacts) != nil || artifacts == nil {
+		return mustJSON(doc)
+	}
+	at := 0
+	for i, raw := range artifacts {
+		if isObject(raw) && at < len(res.Artifacts) {
+			artifacts[i] = mustJSON(res.artifact(at))
+			at++
+		}
+	}
+	doc["artifacts"] = mustJSON(artifacts)
+	return mustJSON(doc)
+}
+
+func isObject(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
+
+// toldResult is the result of a run whose end another sidecar reported.
+func toldResult(r *Run, told json.RawMessage) json.RawMessage {
+	var doc map[string]json.RawMessage
+	if json.Unmarshal(told, &doc) != nil || doc == nil {
+		doc = map[string]json.RawMessage{}
+	}
+	doc["run_id"] = mustJSON(r.ID)
+	if r.PromptID != "" {
+		doc["prompt_id"] = mustJSON(r.PromptID)
+	}
+	return mustJSON(doc)
+}
+
 // withIssues adds what another sidecar remarked to a run's issues. What is no
 // object, or was remarked before, is left out.
 func withIssues(issues, more json.RawMessage) json.RawMessage {
@@ -49,7 +86,7 @@ func objectsOf(list json.RawMessage) []json.RawMessage {
 		return nil
 	}
 	for _, one := range all {
-		if bytes.HasPrefix(bytes.TrimSpace(one), []byte("{")) {
+		if isObject(one) {
 			kept = append(kept, one)
 		}
 	}

@@ -86,6 +86,7 @@ func (a *app) open(ctx context.Context) (err error) {
 		Catalog: a.catalog, Store: a.store, Executor: a.executor,
 		Window: cfg.Window, RunLimit: cfg.runLimit(), Lost: sidecar.LostPolicy(cfg.Lost), Uploads: a.uploads, Log: cfg.log,
 		Keep: cfg.retention(), Copies: a.artifacts,
+		HealthOnDemand: cfg.remote(),
 	})
 	a.handler, err = routes.New(routes.Options{
 		Studio: a.studio, Artifacts: a.artifacts, Static: static.FS(), StaticDir: cfg.StaticDir,

@@ -126,7 +126,7 @@ func (c *healthCmd) Run(con console) error {
 
 func (c *healthCmd) ask(con console) ([]byte, healthAnswer, error) {
 	var answer healthAnswer
-	req, err := http.NewRequestWithContext(con.ctx, http.MethodGet, strings.TrimRight(c.URL, "/")+"/health", nil)
+	req, err := http.NewRequestWithContext(con.ctx, http.MethodGet, strings.TrimRight(c.URL, "/")+"/health?check_proxy=1", nil)
 	if err != nil {
 		return nil, answer, &usageError{[]string{fmt.Sprintf("--url (STUDIO_SIDECAR_URL): %v", err)}}
 	}

@@ -8,13 +8,13 @@ package artifact
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -90,8 +90,14 @@ func (d *Dir) sweep() error {
 }
 
 // Add copies src to its end and files it under group and name, both cleaned.
-// A name that is taken gets a number. When src fails, nothing is added.
+// A name that is taken gets digits of chance. When src fails, nothing is added.
 func (d *Dir) Add(group, name string, src io.Reader) (Copy, error) {
+	return d.AddNamed(group, name, "artifact", src)
+}
+
+// AddNamed is Add for a file that may have no name: it is then called stem, with
+// the extension of its kind.
+func (d *Dir) AddNamed(group, name, stem string, src io.Reader) (Copy, error) {
 	head := make([]byte, headSize)
 	n, err := io.ReadFull(src, head)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -104,7 +110,7 @@ func (d *Dir) Add(group, name string, src io.Reader) (Copy, error) {
 		return Copy{}, fmt.Errorf("copy %q: %w", name, errors.Join(err, d.discard(partial)))
 	}
 	kind := mimetype.Detect(head)
-	ref, err := d.place(partial, CleanGroup(group), CleanName(name, "artifact"+extension(kind)))
+	ref, err := d.place(partial, CleanGroup(group), CleanName(name, stem+extension(kind)))
 	if err != nil {
 		return Copy{}, fmt.Errorf("file %q: %w", name, errors.Join(err, d.discard(partial)))
 	}
@@ -149,7 +155,7 @@ func (d *Dir) place(partial, group, name string) (string, error) {
 	}
 	ext := path.Ext(name)
 	stem := strings.TrimSuffix(name, ext)
-	for i := 2; ; i++ {
+	for {
 		ref := path.Join(group, name)
 		_, err := d.root.Lstat(ref)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -164,8 +170,15 @@ func (d *Dir) place(partial, group, name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		name = stem + "_" + strconv.Itoa(i) + ext
+		name = stem + "_" + chance() + ext
 	}
+}
+
+// chance is eight hexadecimal digits.
+func chance() string {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }
 
 func (d *Dir) makeGroup(group string) error {

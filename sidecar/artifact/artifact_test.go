@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -80,7 +81,7 @@ func TestAdd(t *testing.T) {
 			t.Errorf("body = %q", body)
 		}
 	})
-	t.Run("a_taken_name_gets_a_number", func(t *testing.T) {
+	t.Run("a_taken_name_gets_digits", func(t *testing.T) {
 		d, _ := open(t)
 		var refs []string
 		for i := range 3 {
@@ -88,9 +89,10 @@ func TestAdd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			refs = append(refs, c.Ref+"="+read(t, d, c.Ref))
+			digits := regexp.MustCompile(`_[0-9a-f]{8}\.`)
+			refs = append(refs, digits.ReplaceAllString(c.Ref, "_00000000.")+"="+read(t, d, c.Ref))
 		}
-		want := []string{"p/a.png=0", "p/a_2.png=1", "p/a_3.png=2"}
+		want := []string{"p/a.png=0", "p/a_00000000.png=1", "p/a_00000000.png=2"}
 		if diff := cmp.Diff(want, refs); diff != "" {
 			t.Error(diff)
 		}

@@ -11,7 +11,6 @@ type Health struct {
 	ComfyURL       string          `json:"comfy_url,omitempty"`
 	Comfy          Comfy           `json:"comfyui"`
 	Version        string          `json:"version,omitempty"`
-	Abilities      *Abilities      `json:"protocol,omitempty"` // ours alone
 }
 
 // Comfy is how a worker's ComfyUI is.
@@ -19,15 +18,6 @@ type Comfy struct {
 	Available bool   `json:"available"`
 	Version   string `json:"version,omitempty"`
 	Error     string `json:"error,omitempty"`
-}
-
-// Abilities are what a worker of ours can do beyond the reference.
-type Abilities struct {
-	// PromptID: a run is kept under the id that comes with it, and handing it
-	// over again finds the same run.
-	PromptID bool `json:"prompt_id"`
-	// Events: /proxy/events tells of all runs.
-	Events bool `json:"events"`
 }
 
 // digestOf is the contract digest in an environment_ref; empty when unknown.

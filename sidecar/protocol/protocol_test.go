@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,7 +31,7 @@ func TestTokens(t *testing.T) {
 
 func TestSubmissionKeepsTheGraph(t *testing.T) {
 	graph := json.RawMessage(`{"1":{"inputs":{"a":18446744073709551615,"b":1.0,"c":NaN,"d":"<&>"}}}`)
-	body, err := protocol.Submission{Prompt: graph, PromptID: "p"}.Body()
+	body, err := protocol.Submission{Prompt: graph}.Body()
 	must(t, err)
 	if got := string(body[:len(graph)+10]); got != `{"prompt":`+string(graph) {
 		t.Errorf("body %s", body)
@@ -46,7 +47,7 @@ func TestResultsOf(t *testing.T) {
 	for _, res := range results {
 		got = append(got, len(res.Artifacts))
 	}
-	if diff := cmp.Diff([]int{0, 2}, got); diff != "" {
+	if diff := cmp.Diff([]int{0, 2, 0}, got); diff != "" {
 		t.Errorf("artifacts (-want +got):\n%s", diff)
 	}
 	file := results[1].Files[0]
@@ -73,5 +74,23 @@ func TestIDs(t *testing.T) {
 		if got := protocol.RunOfArtifact(odd); got != "" {
 			t.Errorf("%q: %q", odd, got)
 		}
+	}
+}
+
+func TestSecondsHaveAFraction(t *testing.T) {
+	for given, want := range map[time.Duration]string{5 * time.Second: "5.0", 50 * time.Millisecond: "0.05", 12 * time.Hour: "43200.0"} {
+		if got, err := protocol.Seconds(given).MarshalJSON(); err != nil || string(got) != want {
+			t.Errorf("%s is %s, %v", given, got, err)
+		}
+	}
+}
+
+func TestFailureOfRun(t *testing.T) {
+	f := protocol.FailureOfRun(protocol.Run{Status: "error", Message: "m", Comfy: json.RawMessage(`{"status":{}}`)}, "p")
+	if f.Code != "comfyui_execution_failed" || string(f.Detail) != `{"message":"m","prompt_id":"p","status":{}}` {
+		t.Errorf("%s %s", f.Code, f.Detail)
+	}
+	if f = protocol.FailureOfRun(protocol.Run{Status: "FAILED"}, "p"); f.Message != "Proxy execution failed" || string(f.Detail) != `{"message":"Proxy execution failed","prompt_id":"p"}` {
+		t.Errorf("%q %s", f.Message, f.Detail)
 	}
 }

@@ -13,13 +13,17 @@ import (
 
 // toldOutput is an output in a worker's words, whatever their types.
 type toldOutput struct {
+	place     int
+	raw       json.RawMessage
+	members   map[string]json.RawMessage
 	name      string
 	artifacts []json.RawMessage
+	taken     bool
 }
 
 // ResultsOf sorts the outputs in a worker's answer into the declared ones, by
-// name, else by place. Each artifact is kept in the worker's words; what is no
-// object is left out.
+// name, else by place; those that nobody declared follow. Outputs and artifacts
+// are kept in the worker's words; what is no object is none.
 func ResultsOf(declared []manifest.Output, answer json.RawMessage) ([]sidecar.Result, error) {
 	var doc struct {
 		Outputs []json.RawMessage `json:"outputs"`
@@ -27,40 +31,58 @@ func ResultsOf(declared []manifest.Output, answer json.RawMessage) ([]sidecar.Re
 	if err := json.Unmarshal(answer, &doc); err != nil {
 		return nil, fmt.Errorf("read a worker's outputs: %w", err)
 	}
-	var told []toldOutput
+	var told []*toldOutput
 	for _, raw := range doc.Outputs {
 		if members := membersOf(raw); members != nil {
-			told = append(told, toldOutput{textOf(members["name"]), listOf(members["artifacts"])})
+			told = append(told, &toldOutput{len(told), raw, members, textOf(members["name"]), listOf(members["artifacts"]), false})
 		}
 	}
-	results := make([]sidecar.Result, 0, len(declared))
+	results := make([]sidecar.Result, 0, max(len(declared), len(told)))
 	for i, out := range declared {
 		res := sidecar.Result{Result: manifest.Result{Name: out.Name, Type: out.Type, NodeID: out.NodeID, Artifacts: []manifest.Artifact{}}}
 		if out.Selector != "" {
 			res.Selector = &out.Selector
 		}
-		for _, raw := range artifactsFor(told, out.Name, i) {
-			if members := membersOf(raw); members != nil {
-				a, f := readArtifact(members)
-				f.Told = raw
-				res.Artifacts, res.Files = append(res.Artifacts, a), append(res.Files, f)
-			}
+		results = append(results, filled(res, toldFor(told, out.Name, i)))
+	}
+	for _, out := range told {
+		if !out.taken {
+			res := sidecar.Result{Result: manifest.Result{Name: out.name, Type: textOf(out.members["type"]), Artifacts: []manifest.Artifact{}}}
+			results = append(results, filled(res, out))
 		}
-		results = append(results, res)
 	}
 	return results, nil
 }
 
-func artifactsFor(told []toldOutput, name string, place int) []json.RawMessage {
+// toldFor finds what was told of a declared output; nil for nothing.
+func toldFor(told []*toldOutput, name string, place int) *toldOutput {
 	for _, out := range told {
-		if out.name == name {
-			return out.artifacts
+		if out.name == name && !out.taken {
+			return out
 		}
 	}
-	if place < len(told) && told[place].name == "" {
-		return told[place].artifacts
+	if place < len(told) && told[place].name == "" && !told[place].taken {
+		return told[place]
 	}
 	return nil
+}
+
+// filled adds to a result what was told of it.
+func filled(res sidecar.Result, out *toldOutput) sidecar.Result {
+	if out == nil {
+		res.Untold = true
+		return res
+	}
+	out.taken = true
+	res.Told, res.Place = out.raw, out.place
+	for _, raw := range out.artifacts {
+		if members := membersOf(raw); members != nil {
+			a, f := readArtifact(members)
+			f.Told = raw
+			res.Artifacts, res.Files = append(res.Artifacts, a), append(res.Files, f)
+		}
+	}
+	return res
 }
 
 func readArtifact(members map[string]json.RawMessage) (manifest.Artifact, sidecar.File) {

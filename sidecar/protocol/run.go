@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -29,12 +31,23 @@ type Submission struct {
 	Prompt   json.RawMessage   `json:"-"`
 	Outputs  []manifest.Output `json:"outputs"`
 	Wait     bool              `json:"wait"` // read by no worker
-	Timeout  float64           `json:"timeout_seconds"`
-	Poll     float64           `json:"poll_interval_seconds"`
+	Timeout  Seconds           `json:"timeout_seconds"`
+	Poll     Seconds           `json:"poll_interval_seconds"`
 	Token    string            `json:"cache_token"`
 	Uploads  []Upload          `json:"uploads"`
 	Callback *sidecar.Callback `json:"callback,omitempty"`
-	PromptID sidecar.PromptID  `json:"prompt_id,omitempty"` // ours: the id to keep it under
+}
+
+// Seconds is a time, in JSON always with a fraction.
+type Seconds time.Duration
+
+// MarshalJSON writes 5 s as 5.0.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	text := strconv.FormatFloat(time.Duration(s).Seconds(), 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return []byte(text), nil
 }
 
 // Upload announces a file that follows as the part Field of the form.
@@ -223,6 +236,47 @@ func FailureOf(doc Run) *sidecar.Failure {
 	}
 	if f.Outcome == "" && f.Code == string(sidecar.CodeTimeout) {
 		f.Outcome = sidecar.OutcomeTimedOut
+	}
+	return f
+}
+
+// reported are the members of a report that its run keeps as its result.
+var reported = []string{"status", "error", "message", "hint", "comfyui", "comfy_status", "issues"}
+
+// ReportOf is what a run keeps of a callback that tells of its end: nil when
+// the callback is no object.
+func ReportOf(payload json.RawMessage) json.RawMessage {
+	members, kept := membersOf(payload), map[string]json.RawMessage{}
+	for _, name := range reported {
+		if value, ok := members[name]; ok {
+			kept[name] = value
+		}
+	}
+	doc, err := Encode(kept)
+	if err != nil || members == nil {
+		return nil
+	}
+	return doc
+}
+
+// FailureOfRun is FailureOf for a run that was asked for. As by the reference,
+// the detail also holds the prompt's id and the message.
+func FailureOfRun(doc Run, prompt sidecar.PromptID) *sidecar.Failure {
+	f := FailureOf(doc)
+	members := membersOf(doc.Comfy)
+	if members == nil {
+		members = map[string]json.RawMessage{}
+	}
+	for name, value := range map[string]string{"message": f.Message, "prompt_id": string(prompt)} {
+		if _, there := members[name]; there {
+			continue
+		}
+		if text, err := Encode(value); err == nil {
+			members[name] = text
+		}
+	}
+	if detail, err := Encode(members); err == nil {
+		f.Detail = detail
 	}
 	return f
 }

@@ -32,13 +32,16 @@ type client struct {
 	timeout time.Duration
 	api     *http.Client
 	files   *http.Client
+	met     acquaintance
 }
 
 func newClient(o Options) *client {
-	return &client{
-		base: strings.TrimRight(o.URL, "/"), shown: o.URL, token: o.Token, timeout: o.CallTimeout,
-		api: backend.NewClient(o.DialContext, conns, conns), files: backend.NewClient(o.DialContext, 0, conns),
+	c := &client{base: strings.TrimRight(o.URL, "/"), shown: o.URL, token: o.Token, timeout: o.CallTimeout}
+	c.api, c.files = backend.NewClient(o.DialContext, conns, conns), backend.NewClient(o.DialContext, 0, conns)
+	for _, via := range []*http.Client{c.api, c.files} {
+		via.Transport = &greeting{RoundTripper: via.Transport, met: &c.met}
 	}
+	return c
 }
 
 func (c *client) close() {

@@ -94,8 +94,8 @@ func New(o Options) *Executor {
 func (e *Executor) Close() { e.http.close() }
 
 // await puts questions about a prompt off: a callback is to come.
-func (e *Executor) await(prompt sidecar.PromptID, seen sidecar.Sighting, patience time.Duration) {
-	if e.opts.CallbackURL == "" {
+func (e *Executor) await(job sidecar.Job, prompt sidecar.PromptID, seen sidecar.Sighting, patience time.Duration) {
+	if e.callbackURL(job) == "" {
 		return
 	}
 	e.mu.Lock()

@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -40,20 +38,4 @@ func unwell(why string) string {
 		return "The worker's ComfyUI does not answer."
 	}
 	return why
-}
-
-// askHealth asks what the worker can do, for a decision that needs it.
-func (e *Executor) askHealth(ctx context.Context) (protocol.Health, error) {
-	a, err := e.http.ask(ctx, http.MethodGet, "/proxy/health")
-	if err != nil {
-		return protocol.Health{}, e.http.unreachable(err)
-	}
-	var doc protocol.Health
-	if a.Status >= 500 || a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden {
-		return doc, e.http.unusable(a, fmt.Errorf("%s: HTTP %d", a.URL, a.Status))
-	}
-	if json.Unmarshal(a.Body, &doc) != nil {
-		return protocol.Health{}, nil // whatever it is, it keeps no id of ours
-	}
-	return doc, nil
 }

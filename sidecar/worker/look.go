@@ -30,7 +30,7 @@ func (e *Executor) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 		return sidecar.Sighting{}, fmt.Errorf("look for prompt %s: %w", job.Prompt, err)
 	}
 	if seen.Place == sidecar.PlaceQueued || seen.Place == sidecar.PlaceExecuting {
-		e.await(job.Prompt, seen, e.opts.Patience/lessPatient)
+		e.await(job, job.Prompt, seen, e.opts.Patience/lessPatient)
 	}
 	return seen, nil
 }
@@ -43,7 +43,7 @@ func (e *Executor) look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 	case err != nil:
 		return sidecar.Sighting{}, e.http.unreachable(err)
 	case a.Status == http.StatusNotFound && a.says():
-		return e.missing(ctx, job)
+		return e.missing(job, a)
 	}
 	var doc protocol.Run
 	if err := a.object(&doc); err != nil {
@@ -56,31 +56,26 @@ func (e *Executor) look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 		}
 		doc = protocol.Run{Status: status.Status}
 	}
-	return e.sighting(a, doc)
+	return e.sighting(a, doc, job.Prompt)
 }
 
-// missing is where a prompt is that the worker does not know. A worker of ours
-// knows all that it ever took. A reference worker may have it under an id of
-// its own, as long as its answer to the submission is not known: then only its
-// callback can tell.
-func (e *Executor) missing(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
-	if job.Accepted {
-		return sidecar.Sighting{Place: sidecar.PlaceAbsent}, nil
-	}
-	health, err := e.askHealth(ctx)
+// missing is where a prompt is that the worker said not to know. A worker of
+// ours knows all that it ever took. A reference worker may have it under an id
+// of its own, as long as its answer to the submission is not known: then only
+// its callback can tell.
+func (e *Executor) missing(job sidecar.Job, a answer) (sidecar.Sighting, error) {
+	_, ours := protocol.Abilities(a.Header)
 	switch {
-	case err != nil:
-		return sidecar.Sighting{}, err
-	case health.Abilities != nil && health.Abilities.PromptID:
+	case job.Accepted || ours:
 		return sidecar.Sighting{Place: sidecar.PlaceAbsent}, nil
-	case e.opts.CallbackURL != "":
+	case e.callbackURL(job) != "":
 		err := errors.New("the worker keeps ids of its own; its callback is waited for")
 		return sidecar.Sighting{}, &sidecar.UnsureError{Failure: e.http.unavailable(err), Err: err}
 	}
 	return sidecar.Sighting{Place: sidecar.PlaceUnknown}, nil
 }
 
-func (e *Executor) sighting(a answer, doc protocol.Run) (sidecar.Sighting, error) {
+func (e *Executor) sighting(a answer, doc protocol.Run, prompt sidecar.PromptID) (sidecar.Sighting, error) {
 	seen := sidecar.Sighting{Detail: a.Body, Issues: doc.Warnings}
 	switch strings.ToLower(doc.Status) {
 	case protocol.StatusSubmitted, protocol.StatusRunning:
@@ -91,7 +86,7 @@ func (e *Executor) sighting(a answer, doc protocol.Run) (sidecar.Sighting, error
 	case protocol.StatusCompleted:
 		seen.Place, seen.AllCached = sidecar.PlaceDone, doc.Outcome == sidecar.OutcomeCached
 	case protocol.StatusError, protocol.StatusFailed, protocol.StatusTimeout:
-		seen.Place, seen.Failure = sidecar.PlaceFailed, protocol.FailureOf(doc)
+		seen.Place, seen.Failure = sidecar.PlaceFailed, protocol.FailureOfRun(doc, prompt)
 	case protocol.StatusCancelled:
 		seen.Place = sidecar.PlaceStopped
 		if doc.Phase == sidecar.PhaseCancelling {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
 // item is what a gallery item shows of a file.
@@ -129,7 +130,7 @@ func TestWrongToken(t *testing.T) {
 		if doc := a.json(t); a.status != 502 || doc["error"] != "proxy_unauthorized" {
 			t.Errorf("%d %s", a.status, a.body)
 		}
-		health := r.front.ask("GET", "/health", "").json(t)
+		health := r.front.ask("GET", "/health?check_proxy=1", "").json(t)
 		if proxy := health["proxy"].(map[string]any); proxy["available"] != false || proxy["error"] == "" {
 			t.Errorf("health %v", health)
 		}
@@ -237,9 +238,9 @@ func (discard) WriteHeader(int)             {}
 
 func TestSubmittingAgainFindsTheRun(t *testing.T) {
 	pair(t, setup{}, func(r *rig) {
-		auth := []string{"Authorization", "Bearer " + token}
+		auth := []string{"Authorization", "Bearer " + token, protocol.PromptHeader, "01234567-89ab-4def-8123-456789abcdef"}
 		body := func(batch int) string {
-			return `{"prompt_id":"01234567-89ab-4def-8123-456789abcdef","outputs":[{"name":"out","type":"image","node_id":"2"}],"prompt":` + save(batch, `["1",0]`) + `}`
+			return `{"outputs":[{"name":"out","type":"image","node_id":"2"}],"prompt":` + save(batch, `["1",0]`) + `}`
 		}
 		for range 3 {
 			if a := r.worker.ask("POST", "/proxy/runs", body(1), auth...); a.status != 200 || a.json(t)["prompt_id"] != "01234567-89ab-4def-8123-456789abcdef" {
@@ -259,7 +260,7 @@ func TestDigestMismatch(t *testing.T) {
 		if run.Status != sidecar.StatusCompleted || !strings.Contains(string(run.Issues), "environment_mismatch") {
 			t.Errorf("%s, issues %s", run.Status, run.Issues)
 		}
-		if health := r.front.ask("GET", "/health", "").json(t); health["proxy_environment_ref_match"] != false {
+		if health := r.front.ask("GET", "/health?check_proxy=1", "").json(t); health["proxy_environment_ref_match"] != false {
 			t.Errorf("health %v", health)
 		}
 	})

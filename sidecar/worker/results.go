@@ -28,7 +28,8 @@ func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Si
 			if id == "" {
 				continue
 			}
-			copied, err := e.copy(ctx, job, id, protocol.NameOf(*file))
+			stem := fmt.Sprintf("artifact_%d_%d", results[i].Place, k)
+			copied, err := e.copy(ctx, job, id, protocol.NameOf(*file), stem)
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("results of prompt %s: %w", job.Prompt, err), e.Discard(results))
 			}
@@ -38,7 +39,7 @@ func (e *Executor) Results(ctx context.Context, job sidecar.Job, seen sidecar.Si
 	return results, nil
 }
 
-func (e *Executor) copy(ctx context.Context, job sidecar.Job, id, name string) (artifact.Copy, error) {
+func (e *Executor) copy(ctx context.Context, job sidecar.Job, id, name, stem string) (artifact.Copy, error) {
 	content, err := e.Fetch(ctx, sidecar.FileQuery{Filename: id, Type: artifactType, Method: http.MethodGet})
 	if err != nil {
 		return artifact.Copy{}, err
@@ -46,7 +47,7 @@ func (e *Executor) copy(ctx context.Context, job sidecar.Job, id, name string) (
 	if content.Status != http.StatusOK {
 		return artifact.Copy{}, errors.Join(e.goneFile(name, content.Status), content.Body.Close())
 	}
-	made, err := e.opts.Artifacts.Add(string(job.Prompt), name, content.Body)
+	made, err := e.opts.Artifacts.AddNamed(string(job.Prompt), name, stem, content.Body)
 	if err = errors.Join(err, content.Body.Close()); err != nil {
 		return artifact.Copy{}, err
 	}

@@ -185,7 +185,7 @@ func (r *rig) startFront() {
 		o.CallbackURL = "http://127.0.0.1:8191"
 	}
 	exec := worker.New(o)
-	s.studio = sidecar.New(sidecar.Options{Catalog: catalog, Store: s.store, Executor: exec, Uploads: folder})
+	s.studio = sidecar.New(sidecar.Options{Catalog: catalog, Store: s.store, Executor: exec, Uploads: folder, HealthOnDemand: true})
 	handler, err := routes.New(routes.Options{
 		Studio: s.studio, Artifacts: s.copies, Loopback: true, ExecutorName: "proxy",
 		Callbacks: r.callbacks, CallbackTokens: tokens,

@@ -17,14 +17,9 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
-const (
-	// dueSlack is what a worker gets beyond our own limit of a run, so that
-	// the end comes from here while we live.
-	dueSlack = 30 * time.Second
-	// submitWithin is how long a submission may take after its last byte:
-	// a worker waits up to 10 s for its ComfyUI's yes or no.
-	submitWithin = 30 * time.Second
-)
+// submitWithin is how long a submission may take after its last byte: a worker
+// waits up to 10 s for its ComfyUI's yes or no.
+const submitWithin = 30 * time.Second
 
 // Stage keeps a file for the submission that takes it along.
 func (e *Executor) Stage(_ context.Context, job sidecar.Job, file sidecar.InputFile) (string, error) {
@@ -64,7 +59,7 @@ func (e *Executor) Submit(ctx context.Context, job sidecar.Job) (sidecar.Accepta
 		return sidecar.Acceptance{}, err
 	}
 	defer body.Close()
-	a, err := e.post(ctx, body)
+	a, err := e.post(ctx, job, body)
 	if err != nil {
 		return sidecar.Acceptance{}, e.http.unheard(fmt.Errorf("submit %s: %w", job.Run, err))
 	}
@@ -80,20 +75,24 @@ type body struct {
 
 func (e *Executor) submission(job sidecar.Job, files []sidecar.InputFile) (*body, error) {
 	s := protocol.Submission{
-		Prompt: job.Graph, Outputs: job.Outputs, Timeout: limitOf(job), Poll: 1,
-		Token: job.Prompt.Token(), Uploads: []protocol.Upload{}, PromptID: job.Prompt,
+		Prompt: job.Graph, Outputs: job.Outputs, Wait: job.Manner.Waited,
+		Timeout: protocol.Seconds(limitOf(job)), Poll: protocol.Seconds(job.Manner.Poll),
+		Token: job.Prompt.Token(), Uploads: []protocol.Upload{},
+	}
+	if s.Poll == 0 {
+		s.Poll = protocol.Seconds(time.Second)
 	}
 	if s.Outputs == nil {
 		s.Outputs = []manifest.Output{}
 	}
-	if url := protocol.CallbackURL(e.opts.CallbackURL, job.Run); url != "" {
+	if url := e.callbackURL(job); url != "" {
 		s.Callback = &sidecar.Callback{Run: string(job.Run), URL: url, Token: e.opts.Tokens.Of(job.Run)}
 	}
 	var parts []protocol.File
 	for i, file := range files {
 		field := fmt.Sprintf("file_%d", i)
 		s.Uploads = append(s.Uploads, protocol.Upload{
-			Field: field, Filename: givenName(file.Name), Comfy: file.Name, Type: file.Type, Size: file.Size,
+			Field: field, Input: file.Input, Filename: givenName(file.Name), Comfy: file.Name, Type: file.Type, Size: file.Size,
 		})
 		parts = append(parts, protocol.File{Field: field, Name: file.Name, Type: file.Type, Size: file.Size, Open: file.Open})
 	}
@@ -111,12 +110,23 @@ func (e *Executor) submission(job sidecar.Job, files []sidecar.InputFile) (*body
 	return &body{form, form.ContentType, form.Size}, nil
 }
 
-// limitOf is how many seconds a worker may give the job.
-func limitOf(job sidecar.Job) float64 {
-	if job.Due.IsZero() {
-		return sidecar.DefaultRunLimit.Seconds()
+// callbackURL is where a worker tells of a job; empty when it is not asked to.
+// For a caller that waits the worker is asked, as by the reference: that is as
+// soon, and needs nobody who listens.
+func (e *Executor) callbackURL(job sidecar.Job) string {
+	if job.Manner.Waited {
+		return ""
 	}
-	return max(time.Until(job.Due)+dueSlack, dueSlack).Seconds()
+	return protocol.CallbackURL(e.opts.CallbackURL, job.Run)
+}
+
+// limitOf is how long a worker may give the job. Its clock starts later than
+// ours, so that the end comes from here while we live.
+func limitOf(job sidecar.Job) time.Duration {
+	if job.Limit <= 0 {
+		return sidecar.DefaultRunLimit
+	}
+	return job.Limit
 }
 
 // givenName is a stored name without the id before it.
@@ -130,7 +140,7 @@ func givenName(stored string) string {
 }
 
 // post sends a submission. It may take as long as it likes while bytes move.
-func (e *Executor) post(ctx context.Context, b *body) (answer, error) {
+func (e *Executor) post(ctx context.Context, job sidecar.Job, b *body) (answer, error) {
 	ctx, idle, stop := backend.Watched(ctx, max(e.opts.IdleTimeout, submitWithin))
 	defer stop()
 	// A form is not read twice: without GetBody nothing is sent again.
@@ -140,6 +150,7 @@ func (e *Executor) post(ctx context.Context, b *body) (answer, error) {
 	}
 	req.ContentLength = b.size
 	req.Header.Set("Content-Type", b.kind)
+	req.Header.Set(protocol.PromptHeader, string(job.Prompt))
 	idle.Start()
 	return e.http.send(e.http.files, req)
 }
@@ -155,12 +166,14 @@ func (e *Executor) accepted(job sidecar.Job, a answer) (sidecar.Acceptance, erro
 		err = errors.New("no prompt_id")
 	}
 	if err != nil {
-		f := e.http.unavailable(errNotWorker)
-		f.Message, f.Status, f.Detail = "The worker did not return a prompt id.", a.Status, a.detail()
+		f := sidecar.Failure{
+			Code: string(sidecar.CodeInternal), Message: "Proxy runtime did not return a prompt_id: " + string(a.detail()),
+			Hint: "Check that --proxy-url leads to a worker.", Proxy: true,
+		}
 		return sidecar.Acceptance{}, &sidecar.UnsureError{Failure: f, Err: fmt.Errorf("submit %s: %w", job.Run, err)}
 	}
 	e.heard(yes.EnvironmentRef)
-	e.await(yes.PromptID, sidecar.Sighting{Place: sidecar.PlaceQueued}, e.opts.Patience)
+	e.await(job, yes.PromptID, sidecar.Sighting{Place: sidecar.PlaceQueued}, e.opts.Patience)
 	return sidecar.Acceptance{PromptID: yes.PromptID, Issues: joinLists(yes.Warnings, e.mismatch(job))}, nil
 }
 

@@ -22,9 +22,6 @@ const (
 	// doubles up to streamPauseMax.
 	streamPause    = 250 * time.Millisecond
 	streamPauseMax = 10 * time.Second
-	// silentPause is how often a worker without events is asked for them: it
-	// may be replaced by one of ours.
-	silentPause = time.Minute
 	// streamSilence is the longest silence of a stream: a worker sends a
 	// comment every 15 s.
 	streamSilence = 45 * time.Second
@@ -35,20 +32,33 @@ const (
 
 var errNoEvents = errors.New("the worker tells no events")
 
-// Watch reads the events of a worker of ours. Of a reference worker there is
-// no news: its runs are asked for.
+// Watch reads the events of a worker of ours, once an answer of it showed that
+// it is one. A reference worker is not asked for news, of which it has none: it
+// is asked for its runs.
 func (e *Executor) Watch(ctx context.Context, report func(sidecar.News)) error {
-	pause := streamPause
+	pause, first := streamPause, true
 	for epoch := 1; ; epoch++ {
+		from, err := e.http.met.wait(ctx)
+		if err != nil {
+			return err
+		}
+		path := "/proxy/events"
+		if first {
+			path += fmt.Sprintf("?after=%d", from) // nothing was missed
+		} else {
+			e.wake("")
+		}
 		began := time.Now()
-		err := e.listen(ctx, epoch, report)
+		err = e.listen(ctx, path, epoch, report)
+		first = errors.Is(err, errNoEvents)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		e.opts.Logger.Debug("worker's events ended", "err", err)
 		switch {
 		case errors.Is(err, errNoEvents):
-			pause = silentPause
+			e.http.met.forget()
+			pause = streamPause
 		case time.Since(began) > streamPauseMax:
 			pause = streamPause
 		default:
@@ -65,10 +75,10 @@ func (e *Executor) Watch(ctx context.Context, report func(sidecar.News)) error {
 }
 
 // listen reads one stream to its end.
-func (e *Executor) listen(ctx context.Context, epoch int, report func(sidecar.News)) (err error) {
+func (e *Executor) listen(ctx context.Context, path string, epoch int, report func(sidecar.News)) (err error) {
 	ctx, idle, stop := backend.Watched(ctx, streamSilence)
 	defer stop()
-	req, err := e.http.request(ctx, http.MethodGet, "/proxy/events", nil)
+	req, err := e.http.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
 	}
@@ -87,7 +97,6 @@ func (e *Executor) listen(ctx context.Context, epoch int, report func(sidecar.Ne
 		return fmt.Errorf("%s: HTTP %d", req.URL.Path, resp.StatusCode)
 	}
 	l := &listener{Executor: e, ctx: ctx, epoch: epoch, report: report}
-	e.wake("")
 	report(sidecar.News{Kind: sidecar.NewsConnected, Epoch: epoch})
 	defer report(sidecar.News{Kind: sidecar.NewsDisconnected, Epoch: epoch})
 	return l.read(&backend.Paced{Reader: resp.Body, Idle: idle})
