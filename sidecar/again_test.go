@@ -251,6 +251,25 @@ func TestWaitingInComfyUI(t *testing.T) {
 			}
 		})
 	})
+	t.Run("runs_once_though_the_socket_comes_back_later_than_comfyui", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			r.pass(time.Second)
+			r.fake.Hold()
+			first, second := r.launch(anna, "slow", 1), r.launch(anna, "slow", 2)
+			r.inPhase(first.ID, sidecar.PhaseExecuting)
+			release := r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Refuse, Route: "/ws"})
+			must(r, r.fake.Restart())
+			r.fake.Release()
+			r.pass(5 * time.Second)
+			release()
+			if diff := cmp.Diff(completed(), endOf(r.finished(second.ID))); diff != "" {
+				r.Error(diff)
+			}
+			if n := r.handed(second); n.Executed != 1 {
+				r.Errorf("ComfyUI had it %+v", n)
+			}
+		})
+	})
 	t.Run("is_given_up_when_no_socket_comes_back", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
 			r.fake.Hold()
@@ -299,6 +318,22 @@ func TestDropped(t *testing.T) {
 				r.Error(diff)
 			}
 		})
+	})
+	t.Run("a_node_that_is_no_output_node_is_not_dropped", func(t *testing.T) {
+		want := completed()
+		want.Slots = slots(sidecar.SlotEmpty)
+		for name, kind := range map[string]comfyfake.Kind{"answered": 0, "lost": comfyfake.ActThenRefuse} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, setup{}, func(r *rig) {
+					if kind != 0 {
+						r.fake.Fault(onPrompt(kind))
+					}
+					if diff := cmp.Diff(want, endOf(r.finished(r.launch(anna, "inner", 1).ID))); diff != "" {
+						r.Error(diff)
+					}
+				})
+			})
+		}
 	})
 	t.Run("one_that_nobody_wants_is_no_harm", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {

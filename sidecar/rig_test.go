@@ -131,6 +131,7 @@ var flows = []struct{ name, node, kind, inputs, graph string }{
 	{"touched", "4", "image", seedInput, half},
 	{"untouched", "2", "image", seedInput, half},
 	{"wide", "2", "image", `{ name = "width", type = "integer", node_id = "1", required = false, api_field_key = "width", default = 16 }`, save(`["1",0]`)},
+	{"inner", "1", "image", seedInput, save(`["1",0]`)},
 	{"refused", "4", "image", "", `{"4":{"class_type":"SaveImage","inputs":{"filename_prefix":"u"}}}`},
 }
 
