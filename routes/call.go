@@ -30,11 +30,12 @@ type call struct {
 	hop    bool // a proxy that is trusted passed it on
 
 	// Of a call with a key, see perform.
-	raw      []byte           // its body, read whole
-	assigned string           // the session that it is given, when it brings none
-	order    *sidecar.Order   // what its change brings along
-	resumed  *sidecar.Command // carried out before, not answered
-	turn     *turn            // the other calls with the key wait for it
+	raw        []byte           // its body, read whole
+	assigned   string           // the session that it is given, when it brings none
+	order      *sidecar.Order   // what its change brings along
+	turn       *turn            // the other calls with the key wait for it
+	resumed    *sidecar.Command // carried out before, not answered
+	relaunched bool             // answers for the run that resumed launched
 }
 
 // handler answers a call, or returns why not. It returns before it has written

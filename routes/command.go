@@ -3,6 +3,7 @@ package routes
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -138,7 +139,34 @@ func (c *call) once(r Route, order *sidecar.Order) error {
 	// The change was made, of the revision that was meant, but nobody was told:
 	// that is left to do.
 	c.resumed, c.assigned = stored, string(stored.Session)
+	r.handle = retelling(r.handle)
 	return c.carryOut(r, &sidecar.Order{Command: stored})
+}
+
+// retelling lets a handler answer for what was done before. Where it refuses to
+// do so twice, the answer is the run that it changed, as that is now.
+func retelling(handle handler) handler {
+	return func(c *call) error {
+		err := handle(c)
+		refused := err != nil && (errors.Is(err, sidecar.ErrCommandTaken) || statusOf(c.faultOf(err).code) < http.StatusInternalServerError)
+		if !refused || c.relaunched || c.resumed.Run == "" {
+			return err
+		}
+		run, err := c.studio.Lookup(c.r.Context(), c.session().Scope, c.resumed.Run)
+		if err != nil {
+			return err
+		}
+		s, t := c.shape(), text{}
+		t.open('{')
+		t.str("status", string(run.Status))
+		t.str("run_id", string(run.ID))
+		s.run(&t, "run", run)
+		s.slots(&t, run)
+		s.items(&t, run)
+		t.close('}')
+		c.json(http.StatusOK, t.b)
+		return nil
+	}
 }
 
 // carryOut lets the route answer, keeps the answer and sends it. While two wait

@@ -1,6 +1,7 @@
 package routes_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -232,6 +233,43 @@ func TestKeysAtOnce(t *testing.T) {
 	}
 	if runs, prompts := r.counts(); runs != commands || prompts != commands {
 		t.Errorf("%d runs and %d prompts for %d commands", runs, prompts, commands)
+	}
+	eventually(t, "nobody waits for a turn any more", func() bool { return r.handler.Turns() == 0 })
+}
+
+// While one client waits for a run, another one with its key waits as well, and
+// who leaves is not answered for ever.
+func TestReplayBesideTheFirst(t *testing.T) {
+	r := start(t)
+	r.fake.Hold()
+	defer r.fake.Release()
+	ctx, leave := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "POST", r.server.URL+runPath, strings.NewReader(`{"wait": true}`))
+	must(t, err)
+	req.Header.Set("X-ComfyGit-Studio-Session", "anna")
+	req.Header.Set(keyName, "k")
+	gone := make(chan error, 1)
+	go func() {
+		_, err := r.server.Client().Do(req)
+		gone <- err
+	}()
+	eventually(t, "the run exists and nobody holds the turn", func() bool {
+		runs, _ := r.counts()
+		return runs == 1 && r.handler.Turns() == 0
+	})
+	second := make(chan reply, 1)
+	go func() { second <- r.ask("POST", runPath, `{"wait": true}`, keyName, "k") }()
+	leave()
+	<-gone
+	r.fake.Release()
+	if a := <-second; a.status != 200 || a.json(t)["status"] != "completed" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := r.ask("POST", runPath, `{"wait": true}`, keyName, "k"); a.status != 200 || a.json(t)["status"] != "completed" {
+		t.Errorf("a third: %d %s", a.status, a.body)
+	}
+	if runs, prompts := r.counts(); runs != 1 || prompts != 1 {
+		t.Errorf("%d runs, %d prompts", runs, prompts)
 	}
 }
 

@@ -17,6 +17,13 @@ const (
 	PassLife   = passLife
 )
 
+// Turns is how many commands are being carried out.
+func (s *Server) Turns() int {
+	s.turns.mu.Lock()
+	defer s.turns.mu.Unlock()
+	return len(s.turns.held)
+}
+
 func NewPasses(token string) *passes { return newPasses(token) }
 
 func (t *tries) Take(from netip.Prefix, now time.Time) time.Duration { return t.take(from, now) }

@@ -61,6 +61,7 @@ func (c *call) launchContract() error {
 // launch launches a run, unless the call's command did so before.
 func (c *call) launch(ctx context.Context, req sidecar.LaunchRequest) (*sidecar.Run, error) {
 	if c.resumed != nil && c.resumed.Run != "" {
+		c.relaunched = true
 		return c.studio.Resume(ctx, req.Session.Scope, c.resumed.Run)
 	}
 	return c.studio.Launch(ctx, req)
