@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,8 +32,11 @@ func child() bool {
 	roles := map[string]func(*sqlite.Store) error{
 		"many":    writeMany,
 		"one":     writeOne,
+		"mixed":   writeMixed,
 		"starved": writeStarved,
 		"fsync":   writeUnsynced,
+		"nospace": writeSpaceless,
+		"stopped": writeWhenTold,
 	}
 	role := roles[os.Getenv(childRole)]
 	if role == nil {
@@ -51,6 +55,7 @@ func child() bool {
 // process is a child that a test started, and the lines that it writes.
 type process struct {
 	command *exec.Cmd
+	input   io.WriteCloser
 	lines   *bufio.Scanner
 }
 
@@ -61,14 +66,15 @@ func start(t *testing.T, role, path string, prefix ...string) *process {
 	command := exec.Command(words[0], words[1:]...)
 	command.Env = append(os.Environ(), childRole+"="+role, childPath+"="+path)
 	command.Stderr = os.Stderr
+	in, inErr := command.StdinPipe()
 	out, err := command.StdoutPipe()
-	if err == nil {
+	if err = errors.Join(inErr, err); err == nil {
 		err = command.Start()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &process{command, bufio.NewScanner(out)}
+	return &process{command, in, bufio.NewScanner(out)}
 }
 
 // kill ends the child at once and returns what it had still written.
@@ -184,9 +190,12 @@ func fill(store *sqlite.Store, from int) (made int, err error) {
 	return made, errors.New("nothing was refused")
 }
 
+// unsyncedRuns is how many runs writeUnsynced makes when nothing fails.
+const unsyncedRuns = 50
+
 // writeUnsynced writes below a tracer that makes one fsync fail.
 func writeUnsynced(store *sqlite.Store) error {
-	for n := 1; n <= 50; n++ {
+	for n := 1; n <= unsyncedRuns; n++ {
 		run := newRun("alice", n)
 		err := put(store, run)
 		if err == nil {
@@ -195,8 +204,40 @@ func writeUnsynced(store *sqlite.Store) error {
 		}
 		fmt.Println("refused", n, err)
 		again := put(store, newRun("alice", 1000))
-		fmt.Println("again", again == nil, store.Trouble() != nil)
-		return nil
+		page, err := store.Runs(context.Background(), sidecar.RunFilter{Scope: "alice", Limit: 1})
+		fmt.Println("again", again == nil, store.Trouble() != nil, n == 1 || len(page.Runs) == 1)
+		return err
 	}
 	return nil
+}
+
+// noSpaceRuns is how many runs writeSpaceless makes.
+const noSpaceRuns = 60
+
+// writeSpaceless writes below a tracer that makes one write fail.
+func writeSpaceless(store *sqlite.Store) error {
+	for n := 1; n <= noSpaceRuns; n++ {
+		if err := put(store, newRun("alice", n)); err != nil {
+			fmt.Println("refused", n, err)
+			continue
+		}
+		fmt.Println("made", n)
+	}
+	return nil
+}
+
+// writeWhenTold makes a run after each line of its input until one is refused.
+func writeWhenTold(store *sqlite.Store) error {
+	input := bufio.NewScanner(os.Stdin)
+	for n := 1; ; n++ {
+		if err := put(store, newRun("alice", n)); err != nil {
+			fmt.Println("refused", n, err)
+			fmt.Println("again", put(store, newRun("alice", 1000)) == nil)
+			return nil
+		}
+		fmt.Println("made", n)
+		if !input.Scan() {
+			return input.Err()
+		}
+	}
 }

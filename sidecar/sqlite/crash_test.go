@@ -10,19 +10,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/comfygit-ai/studio-sidecar/internal/need"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
 var (
 	kills = flag.Int("kills", 20, "how often TestKilled kills a writing process")
-	cuts  = flag.Int("cuts", 60, "how often TestPowerCut cuts the log")
 	flips = flag.Int("flips", 40, "how many bits TestFlippedBits flips")
 	seed  = flag.Uint64("seed", 1, "seed of the tests that choose at random")
 )
@@ -75,64 +72,6 @@ func TestKilled(t *testing.T) {
 		t.Errorf("only %d runs were acknowledged", len(acknowledged))
 	}
 	t.Logf("%d kills, %d runs acknowledged, %d events", *kills, len(acknowledged), store.Head())
-}
-
-func TestPowerCut(t *testing.T) {
-	choose := random()
-	source := filepath.Join(t.TempDir(), "state.db")
-	writer := start(t, "one", source)
-	var lengths []int64 // of the log, after each acknowledged run
-	for len(lengths) < 100 && writer.lines.Scan() {
-		var n int
-		var length int64
-		if _, err := fmt.Sscan(writer.lines.Text(), &n, &length); err != nil {
-			t.Fatal(writer.lines.Text(), err)
-		}
-		lengths = append(lengths, length)
-	}
-	writer.kill(t)
-	file, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.ReadFile(source + "-wal")
-	if err != nil {
-		t.Fatal(err)
-	}
-	garbage := make([]byte, 8192)
-	for i := range garbage {
-		garbage[i] = byte(choose.Uint32())
-	}
-	for i := range *cuts {
-		at := lengths[choose.IntN(len(lengths))]
-		switch i % 4 {
-		case 0: // right after a commit
-		case 1: // anywhere
-			at = choose.Int64N(int64(len(log)) + 1)
-		case 2: // within the last frame
-			at -= 1 + choose.Int64N(4096)
-		case 3: // within the first frame of the next commit
-			at = min(at+1+choose.Int64N(4096), int64(len(log)))
-		}
-		tail := [][]byte{nil, garbage[:1+choose.IntN(8191)], make([]byte, 4096)}[choose.IntN(3)]
-		acknowledged := 0
-		for acknowledged < len(lengths) && lengths[acknowledged] <= at {
-			acknowledged++
-		}
-		path := filepath.Join(t.TempDir(), "state.db")
-		write(t, path, file)
-		write(t, path+"-wal", bytes.Join([][]byte{log[:at], tail}, nil))
-		store := open(t, path)
-		history(t, store)
-		runs := count(t, store, "SELECT count(*) FROM runs")
-		if int(store.Head()) != runs || runs < acknowledged {
-			t.Errorf("cut at %d: %d runs, %d events, %d were acknowledged", at, runs, store.Head(), acknowledged)
-		}
-		for n := max(1, runs-2); n <= runs; n++ {
-			read(t, store, newRun("alice", n).ID)
-		}
-		closeStore(t, store)
-	}
 }
 
 func TestFlippedBits(t *testing.T) {
@@ -225,86 +164,5 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 	cancel()
 	if _, err := store.Verify(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestFullDisk(t *testing.T) {
-	need.That(t, os.Getuid() == 0, "root, to mount a small disk")
-	disk := t.TempDir()
-	mount := func(options string) error {
-		return exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", disk).Run()
-	}
-	need.That(t, mount("size=4m") == nil, "the right to mount a small disk")
-	t.Cleanup(func() {
-		if err := exec.Command("umount", disk).Run(); err != nil {
-			t.Error(err)
-		}
-	})
-	path := filepath.Join(disk, "state.db")
-	store := open(t, path)
-	made, err := fill(store, 1)
-	refused(t, err, path)
-	if store.Trouble() == nil {
-		t.Error("there is no trouble")
-	}
-	if _, runs := runIDs(t, store, sidecar.RunFilter{Scope: "alice"}); len(runs) != made {
-		t.Errorf("%d runs are read, %d were made", len(runs), made)
-	}
-	if err := mount("remount,size=32m"); err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the trouble ends by itself", func() bool { return store.Trouble() == nil })
-	create(t, store, newRun("alice", 1_000_000))
-	history(t, store)
-}
-
-func refused(t *testing.T, err error, path string) {
-	t.Helper()
-	var told *sidecar.Error
-	if !errors.As(err, &told) || told.Code != sidecar.CodeStorage || !strings.Contains(told.Message, path) || !strings.Contains(told.Message, "space") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestLimitedFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	lines := start(t, "starved", path).rest(t)
-	if len(lines) != 3 {
-		t.Fatalf("got %q", lines)
-	}
-	var made int
-	if _, err := fmt.Sscanf(lines[0], "made %d", &made); err != nil || made == 0 {
-		t.Errorf("got %q", lines[0])
-	}
-	if !strings.Contains(lines[1], path) || !strings.Contains(lines[1], "no space left") {
-		t.Errorf("got %q", lines[1])
-	}
-	diff(t, "read 1 <nil>", lines[2])
-	store := open(t, path)
-	if n := count(t, store, "SELECT count(*) FROM runs"); n != made+1 {
-		t.Errorf("%d runs, %d were acknowledged", n, made+1)
-	}
-	history(t, store)
-}
-
-func TestFailedSync(t *testing.T) {
-	tracer := need.Command(t, "strace")
-	for _, when := range []int{12, 20} {
-		path := filepath.Join(t.TempDir(), "state.db")
-		lines := start(t, "fsync", path, tracer, "-f", "-qq", "-o", os.DevNull,
-			"-e", fmt.Sprintf("inject=fsync,fdatasync:error=EIO:when=%d", when)).rest(t)
-		if len(lines) < 3 {
-			t.Fatalf("got %q", lines)
-		}
-		made := len(lines) - 2
-		if !strings.HasPrefix(lines[made], fmt.Sprintf("refused %d ", made+1)) || !strings.Contains(lines[made], "may or may not") {
-			t.Errorf("got %q", lines[made])
-		}
-		diff(t, "again false true", lines[made+1])
-		store := open(t, path)
-		if n := count(t, store, "SELECT count(*) FROM runs"); n != made && n != made+1 {
-			t.Errorf("%d runs, %d were acknowledged", n, made)
-		}
-		history(t, store)
 	}
 }

@@ -55,6 +55,12 @@ func damageOf(err error) damage {
 	return harmless
 }
 
+// corrupt tells that the file itself is not as SQLite needs it.
+func corrupt(err error) bool {
+	code := codeOf(err) & 0xff
+	return code == lib.SQLITE_CORRUPT || code == lib.SQLITE_NOTADB
+}
+
 // storageError is what a client is told of err, with the file's path.
 func storageError(path string, err error) *sidecar.Error {
 	reason, hint := reasonOf(codeOf(err))

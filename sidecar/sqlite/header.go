@@ -233,7 +233,7 @@ func checkOwnTables(path string, tables map[string][]string, version int64) erro
 }
 
 func opening(path string, err error) error {
-	if damageOf(err) == lasting {
+	if corrupt(err) {
 		return damaged(path, err)
 	}
 	return storageError(path, err)
