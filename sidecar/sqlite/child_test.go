@@ -33,6 +33,7 @@ func child() bool {
 		"many":    writeMany,
 		"one":     writeOne,
 		"mixed":   writeMixed,
+		"open":    writeNothing,
 		"starved": writeStarved,
 		"fsync":   writeUnsynced,
 		"nospace": writeSpaceless,

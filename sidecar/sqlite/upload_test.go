@@ -2,7 +2,6 @@ package sqlite_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -187,32 +186,5 @@ func TestUploadPlans(t *testing.T) {
 	}
 	if seen != 6 {
 		t.Errorf("%d statements were looked at", seen)
-	}
-}
-
-// TestFileOfTheFirstVersion: a file that knows no uploads is brought up to
-// date, with what it holds.
-func TestFileOfTheFirstVersion(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	store := open(t, path)
-	run := create(t, store, newRun("anna", 1))
-	closeStore(t, store)
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.Exec(`DROP TABLE files; DROP TABLE cursors; DROP TABLE commands; DROP INDEX run_state_kept; DROP INDEX run_state_graph; DROP INDEX run_state_contract;
-		ALTER TABLE run_state DROP COLUMN bytes; ALTER TABLE run_state DROP COLUMN uploads; PRAGMA user_version = 1`)
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	store = open(t, path)
-	got, err := store.Run(context.Background(), run.ID)
-	if err != nil || got.Status != run.Status || got.Uploads != nil {
-		t.Errorf("%+v %v", got, err)
-	}
-	addUpload(t, store, 1)
-	if copies, err := filepath.Glob(path + ".v1-*.backup"); err != nil || len(copies) != 1 {
-		t.Errorf("copies: %v %v", copies, err)
 	}
 }
