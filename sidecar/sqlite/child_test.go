@@ -34,6 +34,7 @@ func child() bool {
 		"one":     writeOne,
 		"mixed":   writeMixed,
 		"open":    writeNothing,
+		"prune":   pruneAll,
 		"starved": writeStarved,
 		"fsync":   writeUnsynced,
 		"nospace": writeSpaceless,

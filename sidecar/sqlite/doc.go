@@ -34,6 +34,16 @@
 // within the transaction that makes it true. The newest are kept in memory,
 // encoded as they are sent. Verify walks the chains.
 //
+// # Letting go
+//
+// Prune and DeleteRun remove finished runs with all that belongs to them, and
+// the blobs that no run names any more. Copies of their outputs are doomed in
+// the same transaction and removed after it. Readers of events that went are
+// told so: trimmed_to is how far the log has holes.
+//
+// A Reader looks at a file beside whoever writes it: it verifies, copies, and
+// tells what Prune would remove.
+//
 // # Files
 //
 // FILE.lock is locked while a Store is open, so that one process writes. A

@@ -13,9 +13,9 @@ const (
 	// maxPruned is how many runs one transaction removes at most.
 	maxPruned = 500
 	// pruneStep is how many are removed between two looks at the clock.
-	pruneStep = 25
+	pruneStep = 8
 	// pruneTime is about how long one transaction takes: others wait for it.
-	pruneTime = 8 * time.Millisecond
+	pruneTime = 5 * time.Millisecond
 	// measuredPage is how many runs are measured at once.
 	measuredPage = 500
 )
