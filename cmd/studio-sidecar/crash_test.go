@@ -54,7 +54,8 @@ func (s *storm) command(ctx context.Context, key, session string) bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for try := 0; ; try++ {
-		status, body, err := s.ask(ctx, key, session)
+		p := s.current.Load()
+		status, body, err := s.ask(ctx, p, key, session)
 		switch {
 		case err == nil && status == http.StatusOK:
 			s.accepted.Add(1)
@@ -69,17 +70,19 @@ func (s *storm) command(ctx context.Context, key, session string) bool {
 		case err != nil && try == 0:
 			s.repeated.Add(1)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			s.t.Errorf("command %s was never answered: %v", key, err)
-			return false
+		for again := true; again; again = err != nil && s.current.Load() == p {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				s.t.Errorf("command %s was never answered: %v", key, err)
+				return false
+			}
 		}
 	}
 }
 
-func (s *storm) ask(ctx context.Context, key, session string) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.current.Load().url+"/contracts/painting/default/run",
+func (s *storm) ask(ctx context.Context, p *process, key, session string) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/contracts/painting/default/run",
 		strings.NewReader(`{"inputs":{"seed":7,"steps":1,"width":64,"height":64}}`))
 	if err != nil {
 		return 0, nil, err
@@ -100,7 +103,7 @@ func (s *storm) ask(ctx context.Context, key, session string) (int, []byte, erro
 func (s *storm) kill(n int, restart func() *process) (starts []time.Duration, up time.Duration) {
 	ready := time.Now()
 	for range n {
-		for range 20 + rand.IntN(60) {
+		for range 15 + rand.IntN(30) {
 			<-s.answers
 		}
 		s.current.Load().end(syscall.SIGKILL)
@@ -126,7 +129,7 @@ func TestKilled(t *testing.T) {
 			times = 200
 		}
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 7*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer stop()
 	fake, comfy := startFake(t, comfyfake.Options{})
 	dir := t.TempDir()

@@ -32,7 +32,7 @@ func (e *Executor) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting,
 	e.jobs.remember(job)
 	before := time.Now()
 	seen, err := e.look(ctx, job)
-	if err == nil && job.Resumed && !job.Accepted && seen.Place != sidecar.PlaceAbsent {
+	if err == nil && job.Resumed && !job.Accepted && seen.Place != sidecar.PlaceAbsent && seen.Place != sidecar.PlaceFailed {
 		seen.Dropped, err = e.dropped(ctx, job)
 	}
 	if err != nil {
@@ -86,6 +86,9 @@ func (e *Executor) resolve(job sidecar.Job, id sidecar.PromptID, q queue) sideca
 // asked for: it may hold ten thousand graphs.
 func (e *Executor) history(ctx context.Context, id sidecar.PromptID) (sidecar.Sighting, bool, error) {
 	records, a, err := e.records(ctx, "/history/"+url.PathEscape(string(id)))
+	if errors.Is(err, backend.ErrTooLarge) {
+		return sidecar.Sighting{Place: sidecar.PlaceFailed, Failure: e.unreadable()}, true, nil
+	}
 	if err != nil || len(records) == 0 {
 		return sidecar.Sighting{}, false, err
 	}
@@ -98,6 +101,16 @@ func (e *Executor) history(ctx context.Context, id sidecar.PromptID) (sidecar.Si
 		return sidecar.Sighting{}, false, e.http.unusable(a, err)
 	}
 	return seen, true, nil
+}
+
+// unreadable is the end of a run whose record is more than can be read, however
+// often it is asked for: only prompts that have ended have one.
+func (e *Executor) unreadable() *sidecar.Failure {
+	return &sidecar.Failure{
+		Code: string(sidecar.CodeExecution), Outcome: sidecar.OutcomeFailed,
+		Message: fmt.Sprintf("The run has ended in ComfyUI, and its record there is larger than %d MiB.", e.http.records>>20),
+		Hint:    "Its files are in ComfyUI's output folder. Give large inputs as uploads, not within the graph.",
+	}
 }
 
 func (e *Executor) records(ctx context.Context, path string) (map[string]json.RawMessage, answer, error) {

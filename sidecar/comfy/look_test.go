@@ -250,7 +250,7 @@ func TestLookConcludesNothingFromABadAnswer(t *testing.T) {
 		"a_list":         {history: map[string]string{string(promptA): `[1]`}},
 		"another_prompt": {history: map[string]string{string(promptA): `{"other":{"outputs":{}}}`}},
 		"a_null_record":  {history: map[string]string{string(promptA): fmt.Sprintf(`{%q:null}`, promptA)}},
-		"too_large":      {history: map[string]string{string(promptA): `{"x":"` + strings.Repeat("x", 1<<20) + `"}`}},
+		"a_large_queue":  {queue: `{"queue_running":[],"queue_pending":["` + strings.Repeat("x", 1<<20) + `"]}`},
 		"broken_queue":   {queue: `{"queue_running":[[`},
 		"no_queue":       {queue: `{}`},
 		"null_queue":     {queue: `{"queue_running":null,"queue_pending":[]}`},
@@ -284,6 +284,17 @@ func TestLookConcludesNothingFromABadAnswer(t *testing.T) {
 				r.Errorf("err = %#v", err)
 			}
 		})
+	})
+}
+
+func TestLookDoesNotAskForEver(t *testing.T) {
+	large := comfyUI{history: map[string]string{string(promptA): `{"x":"` + strings.Repeat("x", 1<<20) + `"}`}}
+	scripted(t, large, comfy.Options{}, func(t *testing.T, exec *comfy.Executor) {
+		exec.LimitRecords(1 << 20)
+		seen, err := exec.Look(t.Context(), job(promptA, picture(1)))
+		if err != nil || seen.Place != sidecar.PlaceFailed || !strings.Contains(seen.Failure.Message, "larger than 1 MiB") {
+			t.Errorf("%+v %v", seen, err)
+		}
 	})
 }
 
