@@ -61,33 +61,31 @@ func (r *rig) onceEach(all []*sidecar.Run, begun int) (lost int) {
 
 // TestTwentyThroughOurRestart: the studio ends in the middle of 20 runs.
 func TestTwentyThroughOurRestart(t *testing.T) {
-	generations(t, func(t *testing.T, s setup) {
-		bubble(t, s, func(r *rig) {
-			r.pass(time.Second)
-			r.fake.Hold()
-			all := r.twenty()
-			r.restart()
-			began := time.Now()
-			r.until("all are taken up", func() bool {
-				q := r.studio.Health(context.Background()).Queue
-				for _, run := range all {
-					_, waits := r.studio.QueuePlace(run)
-					if _, followed := r.studio.Live(run.ID); !waits && !followed {
-						return false
-					}
+	bubble(t, setup{}, func(r *rig) {
+		r.pass(time.Second)
+		r.fake.Hold()
+		all := r.twenty()
+		r.restart()
+		began := time.Now()
+		r.until("all are taken up", func() bool {
+			q := r.studio.Health(context.Background()).Queue
+			for _, run := range all {
+				_, waits := r.studio.QueuePlace(run)
+				if _, followed := r.studio.Live(run.ID); !waits && !followed {
+					return false
 				}
-				return q.InFlight+q.Waiting == len(all)
-			})
-			took := time.Since(began)
-			if took > 5*time.Second {
-				r.Errorf("they were taken up after %v", took)
 			}
-			r.fake.Release()
-			if lost := r.onceEach(all, 1); lost != 0 {
-				r.Errorf("%d are lost", lost)
-			}
-			t.Logf("20 runs were taken up within %v and ended once each", took)
+			return q.InFlight+q.Waiting == len(all)
 		})
+		took := time.Since(began)
+		if took > 5*time.Second {
+			r.Errorf("they were taken up after %v", took)
+		}
+		r.fake.Release()
+		if lost := r.onceEach(all, 1); lost != 0 {
+			r.Errorf("%d are lost", lost)
+		}
+		t.Logf("20 runs were taken up within %v and ended once each", took)
 	})
 }
 
