@@ -3,7 +3,6 @@ package routes
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,8 +21,12 @@ const (
 	loneKey = 16
 )
 
-// codeKeyReused is the code of a key that came with another request before.
-const codeKeyReused sidecar.Code = "idempotency_key_reused"
+const (
+	// codeKeyReused is the code of a key that came with another request before,
+	// codeCarriedOut of a request whose answer is lost for good.
+	codeKeyReused  sidecar.Code = "idempotency_key_reused"
+	codeCarriedOut sidecar.Code = "command_carried_out"
+)
 
 // changes tells whether the route changes what If-Match and Idempotency-Key
 // are about: all but those that read, sign in and out, take files under a
@@ -148,8 +151,7 @@ func (c *call) once(r Route, order *sidecar.Order) error {
 func retelling(handle handler) handler {
 	return func(c *call) error {
 		err := handle(c)
-		refused := err != nil && (errors.Is(err, sidecar.ErrCommandTaken) || statusOf(c.faultOf(err).code) < http.StatusInternalServerError)
-		if !refused || c.relaunched || c.resumed.Run == "" {
+		if err == nil || statusOf(c.faultOf(err).code) >= http.StatusInternalServerError || c.relaunched || c.resumed.Run == "" {
 			return err
 		}
 		run, err := c.studio.Lookup(c.r.Context(), c.session().Scope, c.resumed.Run)

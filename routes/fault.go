@@ -52,6 +52,7 @@ var statuses = map[sidecar.Code]int{
 	codeRange:                  http.StatusRequestedRangeNotSatisfiable,
 	sidecar.CodeCondition:      http.StatusPreconditionFailed,
 	codeKeyReused:              http.StatusConflict,
+	codeCarriedOut:             http.StatusConflict,
 	codeTries:                  http.StatusTooManyRequests,
 	codeBusy:                   http.StatusServiceUnavailable,
 	codeProxyDown:              http.StatusBadGateway,
@@ -99,6 +100,11 @@ func (c *call) faultOf(err error) *fault {
 	switch {
 	case errors.As(err, &own):
 		return own
+	case errors.Is(err, sidecar.ErrCommandTaken):
+		return &fault{
+			code: codeCarriedOut, message: "This was done before under its Idempotency-Key, and what was answered is lost.",
+			hint: "Look at how things are now; send a new key to do it again.", cause: err,
+		}
 	case errors.As(err, &refusal):
 		return c.refusal(refusal)
 	case errors.As(err, &gone):
