@@ -25,9 +25,6 @@ type Retention struct {
 	Bytes int64         // of the newest, with their copies; 0: all
 }
 
-// Zero reports whether all is kept.
-func (r Retention) Zero() bool { return r == Retention{} }
-
 // Pruned counts what was removed, or would be.
 type Pruned struct {
 	Runs    int
@@ -118,19 +115,32 @@ func (s *Studio) discardDoomed(ctx context.Context) (count int, err error) {
 		if err != nil {
 			return count, storageError(err)
 		}
-		if err := s.copies.RemoveAll(refs...); err != nil {
-			return count, fmt.Errorf("remove copies: %w", err)
-		}
-		if len(refs) > 0 {
-			if err := s.store.Spare(ctx, refs); err != nil {
+		gone, failed := s.discard(refs)
+		if len(gone) > 0 {
+			if err := s.store.Spare(ctx, gone); err != nil {
 				return count, storageError(err)
 			}
 		}
-		count += len(refs)
+		count += len(gone)
+		if failed != nil {
+			return count, fmt.Errorf("remove copies: %w", failed)
+		}
 		if len(refs) < maxDoomed {
 			return count, nil
 		}
 	}
+}
+
+// discard returns the copies that it could remove.
+func (s *Studio) discard(refs []string) (gone []string, err error) {
+	for _, ref := range refs {
+		if failed := s.copies.RemoveAll(ref); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		gone = append(gone, ref)
+	}
+	return gone, err
 }
 
 // DeleteRun removes a finished run of a scope with its items, events and

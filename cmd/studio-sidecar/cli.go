@@ -32,6 +32,7 @@ type cli struct {
 	Contracts contractsCmd `cmd:"" help:"List the environment's contracts."`
 	Digest    digestCmd    `cmd:"" help:"Print the environment's contract digest."`
 	Health    healthCmd    `cmd:"" help:"Ask a running sidecar how it is."`
+	Runs      runsCmd      `cmd:"" help:"List the runs in the state database."`
 	Prune     pruneCmd     `cmd:"" help:"Remove finished runs that need not be kept."`
 	Backup    backupCmd    `cmd:"" help:"Write a copy of the state database."`
 	Verify    verifyCmd    `cmd:"" help:"Look whether the state database is as it was written."`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
@@ -154,4 +155,26 @@ func (r *Reader) upToDate(q querier) error {
 		err = refusal(r.path, "another program opened it since", hint, nil)
 	}
 	return err
+}
+
+// Runs lists runs of all scopes without slots, items and node runs, newest
+// first, at most limit of them. Of a file of an older version it tells what
+// the reference's columns do.
+func (r *Reader) Runs(ctx context.Context, active bool, limit int) ([]*sidecar.Run, error) {
+	text := runSelect
+	if r.version != schemaVersion {
+		text = "SELECT " + runTable.list("r") + strings.Repeat(", NULL", len(stateTable.columns)) + " FROM runs AS r"
+	}
+	if active {
+		text += " WHERE r.status IN ('submitted', 'running')"
+	}
+	stored, err := storedRuns(r.session, text+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", limit)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return nil, fmt.Errorf("list runs: %w", opening(r.path, err))
+	}
+	runs := make([]*sidecar.Run, 0, len(stored))
+	for _, run := range stored {
+		runs = append(runs, &run.Run)
+	}
+	return runs, nil
 }

@@ -140,6 +140,10 @@ func TestReaderChangesNothing(t *testing.T) {
 		if (err == nil) != (version == sqlite.SchemaVersion) {
 			t.Errorf("plan of version %d: %v", version, err)
 		}
+		runs, err := r.Runs(context.Background(), true, 5)
+		if err != nil || len(runs) != 1 || runs[0].Status != sidecar.StatusRunning || runs[0].Phase != sidecar.PhaseQueued {
+			t.Errorf("runs of version %d: %v, %v", version, runs, err)
+		}
 		after := content(t, path)
 		delete(after, "state.db-wal") // empty
 		diff(t, before, after)
