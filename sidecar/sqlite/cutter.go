@@ -22,8 +22,6 @@ type cutter struct {
 
 	upTo  cut
 	sizes []runSize // that were measured
-	// known has the sizes of the runs that go, if they were asked for.
-	known int64
 }
 
 func (c *cutter) find(q querier) error {
@@ -41,14 +39,9 @@ func (c *cutter) find(q querier) error {
 		}
 	}
 	if c.keep.Bytes > 0 {
-		if err := c.largest(q); err != nil {
-			return err
-		}
+		return c.largest(q)
 	}
-	if c.upTo.zero() {
-		return nil
-	}
-	return c.measureDoomed(q)
+	return nil
 }
 
 // newest moves the cut to the run that a query finds, if that is later.
@@ -84,25 +77,9 @@ func (c *cutter) largest(q querier) error {
 	}
 }
 
+// sizesUp lists runs up to a cut, from another one on.
 const sizesUp = "SELECT s.finished_at, s.run_id, s.bytes FROM run_state AS s INDEXED BY run_state_kept WHERE " + doomedRuns +
 	" AND (s.finished_at, s.run_id) > (?, ?) ORDER BY s.finished_at, s.run_id LIMIT ?"
-
-// measureDoomed measures the runs that go.
-func (c *cutter) measureDoomed(q querier) error {
-	for from := (cut{}); ; {
-		runs, err := c.sized(q, sizesUp, c.upTo.at, c.upTo.id, from.at, from.id, measuredPage)
-		if err != nil {
-			return err
-		}
-		for _, run := range runs {
-			c.known += run.bytes
-			from = run.cut
-		}
-		if len(runs) < measuredPage {
-			return nil
-		}
-	}
-}
 
 // sizedRun is a run with its size.
 type sizedRun struct {

@@ -218,11 +218,11 @@ func (h mixedHistory) cutWhileMoving(choose *rand.Rand) powerCut {
 // was acknowledged, and of the rest nothing that came after something missing.
 func TestPowerCut(t *testing.T) {
 	choose := random()
-	cuts, kinds, more := fully(60, 300), map[string]int{}, 0
+	cuts, kinds, more := fully(40, 300), map[string]int{}, 0
 	const steps = 150
 	var h mixedHistory
 	for i := range cuts {
-		if i%60 == 0 {
+		if i%40 == 0 {
 			h = writeHistory(t, steps)
 		}
 		c := h.cut(i, choose)

@@ -3,7 +3,8 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -45,48 +46,57 @@ func (c cut) later(other cut) cut {
 // transactions of at most 500 runs and some milliseconds each. What is
 // returned with an error was removed.
 func (s *Store) Prune(ctx context.Context, keep sidecar.Retention, now time.Time, size func(ref string) int64) (sidecar.Pruned, error) {
+	c := cutter{ctx: ctx, keep: keep, now: now, size: size}
+	err := s.walk(ctx, false, c.find)
+	if err == nil {
+		err = s.keepSizes(ctx, c.sizes)
+	}
+	if err != nil || c.upTo.zero() {
+		return sidecar.Pruned{}, wrapped("prune", err)
+	}
+	pruned, err := s.pruneRuns(ctx, &c)
+	if err == nil {
+		var events int
+		events, err = s.pruneOwn(ctx, c.upTo)
+		pruned.Events += events
+	}
+	return pruned, wrapped("prune", err)
+}
+
+// pruneRuns removes the runs up to the cut, a page at a time.
+func (s *Store) pruneRuns(ctx context.Context, c *cutter) (sidecar.Pruned, error) {
 	var pruned sidecar.Pruned
-	upTo, sizes, err := s.cut(ctx, keep, now, size)
-	if err != nil {
-		return pruned, fmt.Errorf("prune: %w", err)
-	}
-	if err := s.keepSizes(ctx, sizes); err != nil {
-		return pruned, fmt.Errorf("prune: %w", err)
-	}
-	for !upTo.zero() {
-		var gone removal
-		err := s.Do(ctx, func(tx *Tx) error {
-			gone = removal{}
-			return tx.pruneChunk(upTo, &gone)
+	for {
+		var page []sizedRun
+		err := s.walk(ctx, false, func(q querier) (err error) {
+			c.sizes = nil // of runs that go
+			page, err = c.sized(q, sizesUp, c.upTo.at, c.upTo.id, "", "", maxPruned)
+			return err
 		})
-		if err != nil {
-			return pruned, fmt.Errorf("prune: %w", err)
+		if err != nil || len(page) == 0 {
+			return pruned, err
 		}
-		if gone.Runs == 0 {
-			break
+		for len(page) > 0 {
+			var gone removal
+			done := 0
+			err := s.Do(ctx, func(tx *Tx) (err error) {
+				gone = removal{}
+				done, err = tx.pruneSome(page, &gone)
+				return err
+			})
+			if err != nil {
+				return pruned, err
+			}
+			pruned = add(pruned, gone.Pruned)
+			page = page[done:]
 		}
-		pruned = add(pruned, gone.Pruned)
 	}
-	events, err := s.pruneOwn(ctx, upTo)
-	pruned.Events += events
-	if err != nil {
-		err = fmt.Errorf("prune events: %w", err)
-	}
-	return pruned, err
 }
 
 func add(a, b sidecar.Pruned) sidecar.Pruned {
 	a.Runs, a.Items, a.Events, a.Blobs, a.Copies = a.Runs+b.Runs, a.Items+b.Items, a.Events+b.Events, a.Blobs+b.Blobs, a.Copies+b.Copies
 	a.Bytes += b.Bytes
 	return a
-}
-
-// cut finds the newest run that goes, and measures what was not measured yet
-// as far as it has to.
-func (s *Store) cut(ctx context.Context, keep sidecar.Retention, now time.Time, size func(string) int64) (cut, []runSize, error) {
-	c := cutter{ctx: ctx, keep: keep, now: now, size: size}
-	err := s.walk(ctx, false, c.find)
-	return c.upTo, c.sizes, err
 }
 
 // walk lends a connection of its own to who reads for longer than a moment.
@@ -127,41 +137,42 @@ func (s *Store) keepSizes(ctx context.Context, sizes []runSize) error {
 	return nil
 }
 
-// pruneChunk removes the oldest runs up to a cut.
-func (tx *Tx) pruneChunk(upTo cut, gone *removal) error {
-	var ids []string
-	scopes := map[sidecar.Scope]bool{}
-	rows, err := tx.query(`
-		SELECT s.run_id, coalesce(s.bytes, 0), coalesce((SELECT r.scope_key FROM runs AS r WHERE r.run_id = s.run_id), '')
-		FROM run_state AS s INDEXED BY run_state_kept
-		WHERE `+doomedRuns+`
-		ORDER BY s.finished_at, s.run_id LIMIT ?`, upTo.at, upTo.id, maxPruned)
-	var sizes []int64
-	err = each(rows, err, func(row scanner) error {
-		var id, scope textCell
-		var bytes int64
-		err := row.Scan(&id, &bytes, &scope)
-		ids, sizes = append(ids, string(id)), append(sizes, bytes)
-		scopes[sidecar.Scope(scope)] = true
-		return err
-	})
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	for scope := range scopes {
-		tx.Touch(scope)
-	}
-	for began := time.Now(); len(ids) > 0 && time.Since(began) < pruneTime; {
-		step := min(pruneStep, len(ids))
-		if err := tx.removeRuns(ids[:step], gone); err != nil {
+// stillPrunable are those of a JSON array that were not pinned meanwhile, nor
+// taken up again.
+const stillPrunable = `
+	SELECT s.run_id, r.scope_key
+	FROM json_each(?) AS j CROSS JOIN run_state AS s ON s.run_id = j.value CROSS JOIN runs AS r ON r.run_id = s.run_id
+	WHERE ` + prunable
+
+// pruneSome removes runs of a page as long as a transaction may take, and
+// returns of how many it is done.
+func (tx *Tx) pruneSome(page []sizedRun, gone *removal) (int, error) {
+	done := 0
+	for began := time.Now(); done < len(page) && (done == 0 || time.Since(began) < pruneTime); {
+		step := page[done:min(done+pruneStep, len(page))]
+		sizes := map[string]int64{}
+		for _, run := range step {
+			sizes[run.id] = run.bytes
+		}
+		var ids []string
+		rows, err := tx.query(stillPrunable, jsonList(slices.Sorted(maps.Keys(sizes))))
+		err = each(rows, err, func(row scanner) error {
+			var id, scope textCell
+			err := row.Scan(&id, &scope)
+			ids = append(ids, string(id))
+			gone.Bytes += sizes[string(id)]
+			tx.Touch(sidecar.Scope(scope))
 			return err
+		})
+		if err != nil {
+			return done, err
 		}
-		for _, bytes := range sizes[:step] {
-			gone.Bytes += bytes
+		if err := tx.removeRuns(ids, gone); err != nil {
+			return done, err
 		}
-		ids, sizes = ids[step:], sizes[step:]
+		done += len(step)
 	}
-	return tx.finishRemoval(gone)
+	return done, tx.finishRemoval(gone)
 }
 
 // ownEvents are the oldest events that belong to no run.

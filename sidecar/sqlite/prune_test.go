@@ -223,20 +223,6 @@ func TestPruneTrimsWhatBelongsToNobody(t *testing.T) {
 	}
 }
 
-func TestPruneInShortTransactions(t *testing.T) {
-	store := fresh(t)
-	for n := range 120 {
-		endedRun(t, store, "alice", n)
-	}
-	before := store.Stats().Transactions
-	pruned := prune(t, store, sidecar.Retention{Runs: 10}, birth.Add(time.Hour))
-	t.Logf("%d runs in %d transactions", pruned.Runs, store.Stats().Transactions-before)
-	if pruned.Runs != 110 {
-		t.Errorf("%+v", pruned)
-	}
-	consistent(t, store)
-}
-
 // TestPruneBesideWriters: who writes meanwhile loses nothing, whatever the
 // order.
 func TestPruneBesideWriters(t *testing.T) {

@@ -92,13 +92,13 @@ func TestKilledWhilePruning(t *testing.T) {
 	const runs = 400
 	fillEnded(t, store, runs)
 	closeStore(t, store)
-	kills, between := fully(8, 50), 0
+	kills, between := fully(6, 50), 0
 	for range kills {
 		path := filepath.Join(t.TempDir(), "state.db")
 		write(t, path, readFile(t, source))
 		child := start(t, "prune", path)
 		child.lines.Scan()
-		alarm := time.NewTimer(time.Duration(choose.IntN(100)) * time.Millisecond)
+		alarm := time.NewTimer(time.Duration(choose.IntN(300)) * time.Millisecond)
 		<-alarm.C
 		child.kill(t)
 		store := open(t, path)
