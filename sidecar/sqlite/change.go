@@ -157,11 +157,8 @@ func (tx *Tx) save(before *storedRun, after *sidecar.Run) error {
 	if err := tx.write(&stateTable, oldState, stateRow(after, updated)); err != nil {
 		return err
 	}
-	if before != nil && old.Phase == sidecar.PhaseFinished {
-		// Its size is another now.
-		if _, err := tx.Exec("UPDATE run_state SET bytes = NULL WHERE run_id = ?", string(after.ID)); err != nil {
-			return err
-		}
+	if err := tx.afterwards(before, after); err != nil {
+		return err
 	}
 	if err := tx.saveSlots(old, after); err != nil {
 		return err

@@ -304,6 +304,34 @@ func TestDeleteRun(t *testing.T) {
 	consistent(t, store)
 }
 
+// TestGraphThatIsReplaced: of a run that got another one the first goes, unless
+// somebody else has it.
+func TestGraphThatIsReplaced(t *testing.T) {
+	store := fresh(t)
+	second := sidecar.NewBlob([]byte("second"))
+	if err := store.Create(context.Background(), newRun("bobby", 1), nil, append(blobsOfRuns(), second)...); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 2; n++ {
+		id := newRun("bobby", 1).ID
+		if n == 1 {
+			id = create(t, store, newRun("alice", 1)).ID
+		}
+		_, err := store.Update(context.Background(), id, func(r *sidecar.Run) ([]sidecar.Event, error) {
+			r.Graph = second.Digest
+			return []sidecar.Event{told(r, sidecar.EventRunProgress)}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = store.Blob(context.Background(), sidecar.DigestOf([]byte("graph")))
+		if gone := errors.Is(err, sidecar.ErrNotFound); gone != (n == 2) {
+			t.Errorf("after %d runs: %v", n, err)
+		}
+	}
+	consistent(t, store)
+}
+
 // TestPruneWhatTheReferenceLeft: its runs have no state of ours until then.
 func TestPruneWhatTheReferenceLeft(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "serve.sqlite")

@@ -115,6 +115,24 @@ func noteDigests(into map[string]bool) func(scanner) error {
 	}
 }
 
+// afterwards tends to what a saved run has left behind: its size as it was, and
+// the graph that it named before.
+func (tx *Tx) afterwards(before *storedRun, after *sidecar.Run) error {
+	if before == nil {
+		return nil
+	}
+	if before.Phase == sidecar.PhaseFinished {
+		if _, err := tx.Exec("UPDATE run_state SET bytes = NULL WHERE run_id = ?", string(after.ID)); err != nil {
+			return err
+		}
+	}
+	if before.Graph == after.Graph || before.Graph == "" {
+		return nil
+	}
+	_, err := tx.Exec(dropBlobs, jsonList([]string{string(before.Graph)}))
+	return err
+}
+
 // finishRemoval removes the blobs that nothing names any more, and remembers
 // how far the log has holes.
 func (tx *Tx) finishRemoval(gone *removal) error {
