@@ -139,7 +139,7 @@ func (s shown) normal(t *testing.T) shown {
 // each works on it, and both show the same of it each time.
 func TestThereAndBack(t *testing.T) {
 	python := need.Command(t, "python3")
-	need.That(t, exec.Command(python, "-c", "import comfygit_studio.state").Run() == nil, "the reference, comfygit-studio, in "+python)
+	need.That(t, exec.Command(python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('comfygit_studio') is None)").Run() == nil, "the reference, comfygit-studio, in "+python)
 	path := filepath.Join(t.TempDir(), "serve.sqlite")
 	type step = [2]any
 	type fields = map[string]any
