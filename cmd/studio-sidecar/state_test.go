@@ -152,6 +152,31 @@ func TestStateBesideAServer(t *testing.T) {
 	})
 }
 
+// TestServeKeepsWhatItIsToldTo: a server prunes by itself, soon after its start.
+func TestServeKeepsWhatItIsToldTo(t *testing.T) {
+	_, comfy := startFake(t, comfyfake.Options{})
+	dir := t.TempDir()
+	env, err := layDemo(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := filepath.Join(dir, "state.sqlite")
+	store, err := sqlite.Open(t.Context(), sqlite.Options{Path: db})
+	if err == nil {
+		err = errors.Join(fillState(t.Context(), store, "5"), store.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, env.Dir, comfy, "--state", "local", "--state-db", db, "--artifact-dir", filepath.Join(dir, "artifacts"), "--keep-days", "2.5")
+	eventually(t, 30*time.Second, "three runs and their copies go", func() bool {
+		var list struct{ Runs []any }
+		p.must("GET", "/runs", "").decode(t, &list)
+		copies, err := filepath.Glob(filepath.Join(dir, "artifacts", "prompt*", "a.png"))
+		return err == nil && len(list.Runs) == 2 && len(copies) == 2
+	})
+}
+
 func TestByteSize(t *testing.T) {
 	for text, want := range map[string]byteSize{
 		"0": 0, "500000": 500000, "1k": 1000, "20GB": 20e9, "20 gib": 20 << 30, "1B": 1, "3MiB": 3 << 20, "2TB": 2e12,

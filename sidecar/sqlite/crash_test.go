@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	kills = flag.Int("kills", 20, "how often TestKilled kills a writing process")
-	flips = flag.Int("flips", 40, "how many bits TestFlippedBits flips")
+	kills = flag.Int("kills", fully(20, 200), "how often TestKilled kills a writing process")
+	flips = flag.Int("flips", fully(40, 100), "how many bits TestFlippedBits flips")
 	seed  = flag.Uint64("seed", 1, "seed of the tests that choose at random")
 )
 

@@ -81,7 +81,7 @@ const unnamedThen = `
 		AND NOT EXISTS (SELECT 1 FROM run_state AS s
 			WHERE substr(s.contract, 1, 16) = substr(b.sha256, 1, 16) AND s.contract = b.sha256 AND NOT ` + upToCut + `)`
 
-const upToCut = "(" + prunable + " AND (s.finished_at, s.run_id) <= (?2, ?3))"
+const upToCut = "(" + prunable + " AND (s.finished_at, s.run_id) <= (?2, ?3) AND " + notAwaited + ")"
 
 func (p *planner) blobs(q querier) error {
 	page := make([]string, 0, measuredPage)

@@ -18,9 +18,9 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
-// fully is how much of a test is run: all where STUDIO_FULL is 1.
+// fully is how much of a test is run: all where STUDIO_FULL is set.
 func fully(some, all int) int {
-	if os.Getenv("STUDIO_FULL") == "1" {
+	if os.Getenv("STUDIO_FULL") != "" {
 		return all
 	}
 	return some

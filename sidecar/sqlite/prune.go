@@ -25,8 +25,11 @@ const (
 // index.
 const prunable = "s.phase = 'finished' AND s.pinned = 0 AND s.finished_at <> ''"
 
-// doomedRuns are those up to a cut.
-const doomedRuns = prunable + " AND (s.finished_at, s.run_id) <= (?, ?)"
+// notAwaited leaves out runs whose outputs an unfinished run waits for.
+const notAwaited = "NOT EXISTS (SELECT 1 FROM run_state AS c WHERE c.phase <> 'finished' AND c.parent = s.run_id)"
+
+// doomedRuns are those up to a cut that go.
+const doomedRuns = prunable + " AND (s.finished_at, s.run_id) <= (?, ?) AND " + notAwaited
 
 // cut is the newest run that goes, in the order of their ends; the zero cut
 // keeps all.
@@ -142,7 +145,7 @@ func (s *Store) keepSizes(ctx context.Context, sizes []runSize) error {
 const stillPrunable = `
 	SELECT s.run_id, r.scope_key
 	FROM json_each(?) AS j CROSS JOIN run_state AS s ON s.run_id = j.value CROSS JOIN runs AS r ON r.run_id = s.run_id
-	WHERE ` + prunable
+	WHERE ` + prunable + ` AND ` + notAwaited
 
 // pruneSome removes runs of a page as long as a transaction may take, and
 // returns of how many it is done.

@@ -304,6 +304,23 @@ func TestDeleteRun(t *testing.T) {
 	consistent(t, store)
 }
 
+// TestPruneLeavesWhatIsWaitedFor: the outputs of a run are there for the runs
+// that follow it.
+func TestPruneLeavesWhatIsWaitedFor(t *testing.T) {
+	store := fresh(t)
+	for n := 1; n <= 3; n++ {
+		endedRun(t, store, "alice", n)
+	}
+	child := create(t, store, newRun("alice", 4)).ID
+	row(t, store, "UPDATE run_state SET parent = '"+string(newRun("alice", 2).ID)+"' WHERE run_id = '"+string(child)+"'")
+	prune(t, store, sidecar.Retention{Runs: 1}, birth.Add(time.Hour))
+	diff(t, []int{2, 3, 4}, leftOf(t, store, "alice"))
+	apply(t, store, child, sidecar.Signal{Kind: sidecar.SignalCancel})
+	prune(t, store, sidecar.Retention{Bytes: 1}, birth.Add(time.Hour))
+	diff(t, []int{}, append([]int{}, leftOf(t, store, "alice")...))
+	consistent(t, store)
+}
+
 // TestGraphThatIsReplaced: of a run that got another one the first goes, unless
 // somebody else has it.
 func TestGraphThatIsReplaced(t *testing.T) {
