@@ -140,7 +140,7 @@ func TestLoad_counts_every_answer(t *testing.T) {
 		served.Add(1)
 		io.WriteString(w, "{}") //nolint:errcheck // the client counts
 	})
-	got, err := load{addr: addr, request: request("GET", addr, "/", "", nil), conns: 3, time: 50 * time.Millisecond}.run(t.Context())
+	got, err := load{addr: addr, requests: [][]byte{request("GET", addr, "/", "", nil)}, conns: 3, time: 50 * time.Millisecond}.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestLoad_counts_every_answer(t *testing.T) {
 func TestLoad_stops_at_its_bound(t *testing.T) {
 	var served atomic.Int64
 	addr := serve(t, func(http.ResponseWriter, *http.Request) { served.Add(1) })
-	got, err := load{addr: addr, request: request("GET", addr, "/", "", nil), conns: 4, time: time.Minute, most: 25}.run(t.Context())
+	got, err := load{addr: addr, requests: [][]byte{request("GET", addr, "/", "", nil)}, conns: 4, time: time.Minute, most: 25}.run(t.Context())
 	if err != nil || got.answers != 25 || served.Load() != 25 {
 		t.Errorf("%d answers, %d served, error %v; want 25", got.answers, served.Load(), err)
 	}
@@ -174,7 +174,7 @@ func TestLoad_keeps_its_connections(t *testing.T) {
 	srv.Start()
 	defer srv.Close()
 	addr := srv.Listener.Addr().String()
-	got, err := load{addr: addr, request: request("GET", addr, "/", "", nil), conns: 2, time: time.Minute, most: 50}.run(t.Context())
+	got, err := load{addr: addr, requests: [][]byte{request("GET", addr, "/", "", nil)}, conns: 2, time: time.Minute, most: 50}.run(t.Context())
 	if err != nil || got.answers != 50 || opened.Load() != 2 {
 		t.Errorf("%d answers over %d connections, error %v; want 50 over 2", got.answers, opened.Load(), err)
 	}
@@ -187,7 +187,7 @@ func TestLoad_fails_on_the_first_bad_answer(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	_, err := load{addr: addr, request: request("GET", addr, "/thing", "", nil), conns: 1, time: time.Minute}.run(t.Context())
+	_, err := load{addr: addr, requests: [][]byte{request("GET", addr, "/thing", "", nil)}, conns: 1, time: time.Minute}.run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "503") || !strings.Contains(err.Error(), "/thing") {
 		t.Errorf("error %v", err)
 	}

@@ -39,6 +39,7 @@ var groups = []group{
 	{"wait", "result in history to answer of a waiting call", measureWait},
 	{"view", "a big output through the server", measureView},
 	{"accept", "runs accepted per second", measureAccept},
+	{"large", "lists of a session with 300,000 rows", measureLarge},
 }
 
 // contenders are the servers under test, the sidecar first.

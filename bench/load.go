@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// load is one kind of traffic: the same request again and again over several
+// load is one kind of traffic: the same requests again and again over several
 // connections, each of which waits for an answer before it asks anew.
 type load struct {
-	addr    string
-	request []byte
-	conns   int
-	time    time.Duration
+	addr     string
+	requests [][]byte // in turn, whichever connection asks
+	conns    int
+	time     time.Duration
 	// most bounds the number of requests in all; zero means no bound.
 	most int64
 }
@@ -44,17 +44,14 @@ func (l load) run(ctx context.Context) (tally, error) {
 		return tally{}, err
 	}
 	var (
-		group  sync.WaitGroup
-		budget atomic.Int64
-		parts  = make([]tally, len(clients))
-		errs   = make([]error, len(clients))
-		start  = time.Now()
+		group sync.WaitGroup
+		asked atomic.Int64
+		parts = make([]tally, len(clients))
+		errs  = make([]error, len(clients))
+		start = time.Now()
 	)
-	if budget.Store(l.most); l.most == 0 {
-		budget.Store(1 << 62)
-	}
 	for i, c := range clients {
-		group.Go(func() { parts[i], errs[i] = l.ask(c, start, &budget) })
+		group.Go(func() { parts[i], errs[i] = l.ask(c, start, &asked) })
 	}
 	group.Wait()
 	var sum tally
@@ -63,7 +60,7 @@ func (l load) run(ctx context.Context) (tally, error) {
 		sum.rate += p.rate
 	}
 	if err := errors.Join(errs...); err != nil {
-		return sum, fmt.Errorf("load %s: %w", bytes.TrimSpace(bytes.SplitN(l.request, []byte("\r\n"), 2)[0]), err)
+		return sum, fmt.Errorf("load %s: %w", bytes.TrimSpace(bytes.SplitN(l.requests[0], []byte("\r\n"), 2)[0]), err)
 	}
 	return sum, nil
 }
@@ -80,11 +77,15 @@ func (l load) dial(ctx context.Context) ([]*client, error) {
 	return clients, nil
 }
 
-func (l load) ask(c *client, start time.Time, budget *atomic.Int64) (tally, error) {
+func (l load) ask(c *client, start time.Time, asked *atomic.Int64) (tally, error) {
 	var n int64
 	last := start
-	for last.Sub(start) < l.time && budget.Add(-1) >= 0 {
-		a, err := c.send(l.request)
+	for last.Sub(start) < l.time {
+		turn := asked.Add(1) - 1
+		if l.most > 0 && turn >= l.most {
+			break
+		}
+		a, err := c.send(l.requests[turn%int64(len(l.requests))])
 		if err != nil {
 			return tally{}, err
 		}

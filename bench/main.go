@@ -2,18 +2,19 @@
 // beside raw copies, all in one run on one machine, so that the ratios mean
 // something.
 //
-//	go run ./bench                         # everything, in less than three minutes
+//	go run ./bench                         # everything, in less than five minutes
 //	go run ./bench -only wait,view -v      # two groups, with progress
 //	go run ./bench -check -json bench.json # exit code 1 when a wanted value is missed
 //
-// The groups are rate, start, memory, wait, view and accept. All servers work
+// The groups are rate, start, memory, wait, view, accept and large. All servers work
 // on the same environment and on the same built-in ComfyUI, listen on loopback
 // and get the same requests from the same client. The reference is
 // comfygit-studio in the Python that -python names; without it the sidecar is
 // measured against raw copies alone. What "raw" is depends on the measure: a
 // bare Go server that sends the same bytes (rate, start, memory), one question
-// to ComfyUI itself (wait), the same file or graph from or to ComfyUI itself
-// (view, accept), a loop that copies and does nothing else (view).
+// to ComfyUI itself (wait), the same file from ComfyUI itself and a loop that
+// copies and does nothing else (view), 1 KiB appended to a file and synced
+// (accept).
 //
 // Memory is read from /proc, so the groups memory and view want Linux.
 package main
@@ -91,7 +92,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.json, "json", "", "also write the figures to this `file`")
 	f.StringVar(&o.state, "state", "local", "where both servers keep runs: local (on disk) or ephemeral")
 	f.Float64Var(&o.seconds, "seconds", 1.5, "how long each rate is measured")
-	f.DurationVar(&o.limit, "limit", 5*time.Minute, "how long all measuring may take; what is not measured by then fails")
+	f.DurationVar(&o.limit, "limit", 8*time.Minute, "how long all measuring may take; what is not measured by then fails")
 	f.Int64Var(&o.referenceMiB, "reference-mib", 256, "size in `MiB` of the output that the reference sends; it keeps all of it in memory")
 	f.BoolVar(&o.verbose, "v", false, "tell progress and show what the servers say")
 	f.BoolVar(&o.check, "check", false, "end with exit code 1 when a wanted value is missed")

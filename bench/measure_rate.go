@@ -78,9 +78,9 @@ func (l *lab) rate(ctx context.Context, all running, a asked) (row, error) {
 		return out, err
 	}
 	defer raw.stop()
-	loads := map[role]load{rawRole: {addr: raw.addr, request: request("GET", raw.addr, a.rawPath, a.session, nil), conns: rateConns}}
+	loads := map[role]load{rawRole: {addr: raw.addr, requests: [][]byte{request("GET", raw.addr, a.rawPath, a.session, nil)}, conns: rateConns}}
 	for who, p := range all {
-		loads[who] = load{addr: p.addr, request: request("GET", p.addr, a.target, a.session, nil), conns: rateConns}
+		loads[who] = load{addr: p.addr, requests: [][]byte{request("GET", p.addr, a.target, a.session, nil)}, conns: rateConns}
 	}
 	figures := map[role][]float64{}
 	for turn := range turns + 1 {

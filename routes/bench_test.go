@@ -3,6 +3,7 @@ package routes_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -36,4 +37,26 @@ func BenchmarkAnswers(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAccept measures accepted runs that nobody ends.
+func BenchmarkAccept(b *testing.B) {
+	r := start(b)
+	r.fake.Hold()
+	defer r.fake.Release()
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			req := httptest.NewRequest("POST", "/contracts/solid/default/run", strings.NewReader(`{"inputs":{"width":64}}`))
+			req.Host, req.RemoteAddr = "localhost", "127.0.0.1:5"
+			req.Header.Set("X-ComfyGit-Studio-Session", "anna")
+			req.Header.Set("Content-Type", "application/json")
+			w := &nowhere{header: http.Header{}}
+			r.handler.ServeHTTP(w, req)
+			if w.status != http.StatusOK {
+				b.Error(w.status)
+			}
+		}
+	})
 }

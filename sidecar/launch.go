@@ -160,6 +160,9 @@ func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob) (*Run, erro
 	}
 	s.queue.push(run, false)
 	defer s.queue.answer(run.ID)
+	if s.queue.holdsBack(run.ID) {
+		return run, nil
+	}
 	wait, stop := context.WithTimeout(ctx, DecisionWait)
 	defer stop()
 	latest, err := s.awaitOr(wait, run.ID, &s.queue.filled, s.decidedOn)
