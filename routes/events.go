@@ -27,6 +27,9 @@ const (
 
 func (c *call) scopeEvents() error {
 	v := c.session()
+	if c.wantsList() {
+		return c.listEvents(v, "")
+	}
 	return c.stream(v, "")
 }
 
@@ -35,6 +38,9 @@ func (c *call) runEvents() error {
 	run, err := c.studio.Lookup(c.r.Context(), v.Scope, sidecar.RunID(c.path("run_id")))
 	if err != nil {
 		return err
+	}
+	if c.wantsList() {
+		return c.listEvents(v, run.ID)
 	}
 	return c.stream(v, run.ID)
 }

@@ -25,13 +25,16 @@ func (c *call) listRuns() error {
 	if err != nil {
 		return err
 	}
-	active := yes(query.Get("active"))
+	ask, err := readRunAsk(query)
+	if err != nil {
+		return err
+	}
+	ask.filter.Scope, ask.filter.Limit, ask.filter.After = v.Scope, window.rows(), window.after
 	version := c.studio.Version(v.Scope)
 	err = c.cached(v, c.key("runs", v, version), func() ([]byte, error) {
-		var found sidecar.RunPage
-		if !v.empty() {
-			filter := sidecar.RunFilter{Scope: v.Scope, Active: active, Limit: window.rows(), After: window.after}
-			if found, err = c.studio.Runs(c.r.Context(), filter); err != nil {
+		var found foundRuns
+		if !v.empty() || ask.counts {
+			if found, err = c.findRuns(ask); err != nil {
 				return nil, err
 			}
 		}
@@ -47,17 +50,24 @@ func (c *call) key(route string, v visitor, version int64) pageKey {
 	return pageKey{route: route, session: v.Session, version: version, query: c.r.URL.RawQuery, direct: c.direct}
 }
 
-func (c *call) renderRuns(v visitor, found sidecar.RunPage) []byte {
+func (c *call) renderRuns(v visitor, found foundRuns) []byte {
 	s, t := c.shape(), text{}
 	t.open('{')
 	t.str("state", c.opts.State)
 	t.str("session_id", string(v.ID))
 	t.key("runs")
 	t.open('[')
-	for _, r := range found.Runs {
-		s.run(&t, "", r)
+	for i, r := range found.Runs {
+		s.openRun(&t, "", r)
+		if found.Metrics != nil {
+			metrics(&t, "metrics", found.Metrics[i])
+		}
+		t.close('}')
 	}
 	t.close(']')
+	if found.counts != nil {
+		runCounts(&t, found.counts)
+	}
 	if found.More {
 		last := found.Runs[len(found.Runs)-1]
 		t.str("next_cursor", encodeCursor(sidecar.Cursor{CreatedAt: last.CreatedAt, ID: string(last.ID)}))

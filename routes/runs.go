@@ -242,12 +242,7 @@ func (c *call) timings(t *text, run *sidecar.Run) {
 	t.open('{')
 	t.optStr("startedAt", sidecar.FormatTime(run.StartedAt))
 	t.optStr("finishedAt", sidecar.FormatTime(run.FinishedAt))
-	t.key("nodes")
-	t.open('[')
-	for i := range run.Nodes {
-		nodeRun(t, &run.Nodes[i])
-	}
-	t.close(']')
+	nodeRuns(t, run.Nodes)
 	t.close('}')
 }
 

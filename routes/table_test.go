@@ -25,6 +25,7 @@ func examples(r *rig) map[string]string {
 	done := r.run(`{"wait": true}`)["run_id"].(string)
 	return map[string]string{
 		"/runs/{run_id}": "/runs/" + done, "/runs/{run_id}/events": "/runs/" + done + "/events",
+		"/runs/{run_id}/view":    "/runs/" + done + "/view",
 		"/runs/{run_id}/preview": "/runs/" + done + "/preview", "/runs/{run_id}/cancel": "/runs/" + done + "/cancel",
 		"/gallery/{item_id}": "/gallery/none", "/contracts/{workflow}/{contract}": "/contracts/solid/default",
 		"/contracts/{workflow}/{contract}/run": runPath, "/contracts/{path:.+}/run": "/contracts/a/b%20%25/default/run",

@@ -166,5 +166,9 @@ func nodeRun(t *text, n *sidecar.NodeRun) {
 	t.optStr("startedAt", sidecar.FormatTime(n.StartedAt))
 	t.optStr("finishedAt", sidecar.FormatTime(n.FinishedAt))
 	t.optStr("error", n.Error)
+	t.optInt("files", n.Files)
+	if n.Bytes > 0 {
+		t.int("bytes", n.Bytes)
+	}
 	t.close('}')
 }

@@ -158,6 +158,7 @@ func (t *transition) finish(sig Signal) {
 	r.Issues = withIssues(r.Issues, sig.Issues)
 	r.Result = completedResult(r, sig.Results)
 	r.Error, r.Code = "", ""
+	t.made(&sig)
 	t.closeNodes()
 	for i := range r.Slots {
 		t.resolve(&r.Slots[i], resultAt(sig.Results, i))

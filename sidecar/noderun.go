@@ -42,6 +42,32 @@ func (r *Run) nodeRun(ref NodeRef) *NodeRun {
 	return &r.Nodes[len(r.Nodes)-1]
 }
 
+// made notes which node made which files. A node of which nothing was heard ran
+// all the same.
+func (t *transition) made(sig *Signal) {
+	counted := map[fileName]bool{}
+	for i := range sig.Results {
+		res := &sig.Results[i]
+		for k, a := range res.Artifacts {
+			name := fileName{text(a.Filename), text(a.Subfolder), text(a.Type)}
+			if name.file == "" || counted[name] {
+				continue
+			}
+			counted[name] = true
+			n := t.run.nodeRun(NodeRef{ID: NodeID(res.NodeID)})
+			if n.FinishedAt.IsZero() && n.StartedAt.IsZero() {
+				n.Cached, n.FinishedAt = sig.AllCached, t.now
+			}
+			n.Files++
+			n.Bytes += res.file(k).Bytes
+			t.targets.node(n)
+		}
+	}
+}
+
+// fileName names a file of the backend.
+type fileName struct{ file, subfolder, kind string }
+
 // closeNodes ends what was running when the run ended.
 func (t *transition) closeNodes() {
 	for i := range t.run.Nodes {

@@ -225,6 +225,13 @@ func (q *queue) answer(id RunID) {
 	}
 }
 
+// knows reports whether a run waits or is in flight.
+func (q *queue) knows(id RunID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.known[id] != nil
+}
+
 func (q *queue) isAnswered(id RunID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

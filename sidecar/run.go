@@ -202,6 +202,10 @@ type NodeRun struct {
 	StartedAt  time.Time
 	FinishedAt time.Time
 	Error      string
+	// Files are those that it made for a declared output, Bytes the size of
+	// those whose size is known.
+	Files int
+	Bytes int64
 }
 
 func isAlnum(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }

@@ -126,6 +126,8 @@ type File struct {
 	Width, Height int
 	// Ref names the copy on our own disk ("PROMPT/NAME"); empty: ComfyUI's.
 	Ref string
+	// Bytes is the file's size; 0 when unknown.
+	Bytes int64
 	// ContentType of the copy.
 	ContentType string
 	// Told is the artifact in the words of another sidecar, which are kept; a

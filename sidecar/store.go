@@ -20,6 +20,7 @@ type Store interface {
 	UploadStore
 	CommandStore
 	RetentionStore
+	Ledger
 
 	// Create adds a run with its slots, items, blobs and events.
 	Create(ctx context.Context, run *Run, events []Event, blobs ...Blob) error
@@ -70,12 +71,25 @@ type RunFilter struct {
 	Active bool
 	Limit  int // 0: the store's maximum
 	After  Cursor
+
+	// Empty ones of these choose nothing.
+	Status   Status
+	Workflow string
+	Contract string    // of the workflow
+	Since    time.Time // created then or later
+	Until    time.Time // created before
+	RootOnly bool      // made from no other
+
+	// Metrics asks for those of each run.
+	Metrics bool
 }
 
 // RunPage is a page of runs.
 type RunPage struct {
 	Runs []*Run
 	More bool
+	// Metrics has those of each run, when they were asked for.
+	Metrics []Metrics
 }
 
 // ItemFilter chooses gallery items.

@@ -55,6 +55,7 @@ func (t *targets) node(n *NodeRun) {
 	t.put(fmt.Sprintf("nodes/%s/%d", n.Node, n.Attempt), nodeTarget{
 		Class: n.Class, Title: n.Title, Parent: n.Parent, Cached: n.Cached,
 		StartedAt: FormatTime(n.StartedAt), FinishedAt: FormatTime(n.FinishedAt), Error: n.Error,
+		Files: n.Files, Bytes: n.Bytes,
 	})
 }
 
@@ -105,6 +106,8 @@ type nodeTarget struct {
 	StartedAt  string `json:"startedAt,omitempty"`
 	FinishedAt string `json:"finishedAt,omitempty"`
 	Error      string `json:"error,omitempty"`
+	Files      int    `json:"files,omitempty"`
+	Bytes      int64  `json:"bytes,omitempty"`
 }
 
 // JSON writes the event as it is stored and sent.

@@ -101,7 +101,8 @@ var imports = map[string]map[string]string{
 		"golang.org/x/sync/errgroup": "owns the long-lived parts",
 	},
 	"bench": {
-		"sidecar/comfyfake": "the backend of both sides",
+		"sidecar/comfyfake":  "the backend of both sides",
+		"modernc.org/sqlite": "fills the files of both sides",
 	},
 }
 

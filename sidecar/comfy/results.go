@@ -154,7 +154,7 @@ func (c *collection) look(ctx context.Context) error {
 				}
 				f.File = file
 			}
-			f.Width, f.Height = c.measure(ctx, key, f)
+			c.measure(ctx, key, f)
 			return ctx.Err()
 		})
 	}
@@ -191,7 +191,7 @@ func (c *collection) copy(ctx context.Context, key fileKey) (sidecar.File, error
 	if err != nil {
 		return sidecar.File{}, c.notCopied(ctx, key, err)
 	}
-	return sidecar.File{Ref: made.Ref, ContentType: contentType(made.ContentType, content.Header)}, nil
+	return sidecar.File{Ref: made.Ref, Bytes: made.Size, ContentType: contentType(made.ContentType, content.Header)}, nil
 }
 
 // notCopied returns the error that ends the whole collection; nil when the file

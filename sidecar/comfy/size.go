@@ -10,6 +10,8 @@ import (
 	_ "image/png"  // for image.DecodeConfig
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 
 	_ "golang.org/x/image/bmp"  // for image.DecodeConfig
 	_ "golang.org/x/image/webp" // for image.DecodeConfig
@@ -28,28 +30,29 @@ const (
 
 var errNoFile = errors.New("no such file")
 
-// measure finds the size of a picture or video; 0, 0 when it cannot.
-func (c *collection) measure(ctx context.Context, key fileKey, f *found) (width, height int) {
+// measure finds the size of a picture or video, and with a picture's that of
+// its file; what cannot be found stays 0.
+func (c *collection) measure(ctx context.Context, key fileKey, f *found) {
 	if f.media == "" || c.gone.Load() {
-		return 0, 0
+		return
 	}
 	var err error
 	switch {
 	case f.media == "video":
-		width, height, err = c.e.probe(ctx, key)
+		f.Width, f.Height, err = c.e.probe(ctx, key)
 	case f.Ref != "":
-		width, height, err = c.copiedSize(f.Ref)
+		f.Width, f.Height, err = c.copiedSize(f.Ref)
 	default:
-		width, height, err = c.e.pictureSize(ctx, key)
+		f.Width, f.Height, f.Bytes, err = c.e.pictureSize(ctx, key)
 	}
 	if err == nil {
-		return width, height
+		return
 	}
+	f.Width, f.Height = 0, 0
 	if _, away := errors.AsType[*sidecar.UnreachableError](err); away {
 		c.gone.Store(true)
 	}
 	c.e.opts.Logger.Info("size of an output stays unknown", "file", key.name, "prompt", c.prompt, "err", err)
-	return 0, 0
 }
 
 func (c *collection) copiedSize(ref string) (width, height int, err error) {
@@ -61,8 +64,9 @@ func (c *collection) copiedSize(ref string) (width, height int, err error) {
 	return decodeSize(io.LimitReader(file, headLimit))
 }
 
-// pictureSize reads as much of the picture as its header takes.
-func (e *Executor) pictureSize(ctx context.Context, key fileKey) (width, height int, err error) {
+// pictureSize reads as much of the picture as its header takes. bytes is the
+// size of the whole file, where ComfyUI tells it.
+func (e *Executor) pictureSize(ctx context.Context, key fileKey) (width, height int, bytes int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
 	defer cancel()
 	head := &head{ctx: ctx, e: e, key: key}
@@ -71,7 +75,7 @@ func (e *Executor) pictureSize(ctx context.Context, key fileKey) (width, height 
 	if head.err != nil {
 		err = head.err // the decoders take it for an unknown format
 	}
-	return width, height, err
+	return width, height, head.size, err
 }
 
 func decodeSize(src io.Reader) (width, height int, err error) {
@@ -92,6 +96,7 @@ type head struct {
 	key  fileKey
 	off  int64 // bytes read so far
 	end  int64 // where the open window ends
+	size int64 // of the whole file; 0 when not told
 	body io.ReadCloser
 	err  error // why nothing more can be had
 }
@@ -123,16 +128,26 @@ func (h *head) open() error {
 	}
 	switch {
 	case content.Status == http.StatusPartialContent:
-		h.body = content.Body
+		h.body, h.size = content.Body, wholeSize(content.Header)
 		return nil
 	case content.Status == http.StatusOK && h.off == 0:
 		h.end = -1 // the whole file: no window follows
-		h.body = content.Body
+		h.body, h.size = content.Body, max(content.Size, 0)
 		return nil
 	case content.Status == http.StatusRequestedRangeNotSatisfiable && h.off > 0:
 		return errors.Join(io.ErrUnexpectedEOF, content.Body.Close())
 	}
 	return errors.Join(fmt.Errorf("%w: HTTP %d", errNoFile, content.Status), content.Body.Close())
+}
+
+// wholeSize reads the end of "bytes 0-99/1234"; 0 when it is not told.
+func wholeSize(header http.Header) int64 {
+	_, told, _ := strings.Cut(header.Get("Content-Range"), "/")
+	size, err := strconv.ParseInt(strings.TrimSpace(told), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(size, 0)
 }
 
 func (h *head) Close() error {

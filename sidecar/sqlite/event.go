@@ -186,12 +186,32 @@ const (
 )
 
 func checkRetained(q querier, run sidecar.RunID, after sidecar.Seq) error {
-	var from int64
-	_, err := one(q, []any{&from}, "SELECT retained_from FROM run_state WHERE run_id = ?", string(run))
-	if err == nil && int64(after)+1 < from {
+	from, err := retainedFrom(q, run)
+	if err == nil && after+1 < from {
 		return sidecar.ErrTrimmed
 	}
 	return err
+}
+
+func retainedFrom(q querier, run sidecar.RunID) (from sidecar.Seq, err error) {
+	_, err = one(q, []any{&from}, "SELECT retained_from FROM run_state WHERE run_id = ?", string(run))
+	return from, err
+}
+
+// RetainedFrom is the number of the first event that is kept, of one run when
+// run is not empty.
+func (s *Store) RetainedFrom(ctx context.Context, run sidecar.RunID) (from sidecar.Seq, err error) {
+	if run == "" {
+		return sidecar.Seq(s.trimmedTo.Load()) + 1, nil
+	}
+	err = s.view(ctx, false, func(q querier) (err error) {
+		from, err = retainedFrom(q, run)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read which events of run %s are kept: %w", run, err)
+	}
+	return max(from, 1), nil
 }
 
 func eventRows(q querier, text string, args ...any) ([]sidecar.Record, error) {

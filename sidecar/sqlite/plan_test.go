@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
@@ -33,8 +34,17 @@ func busy(t *testing.T, store *sqlite.Store, from int) {
 	}
 	appendAll(t, store, health("", 1))
 	events(t, store, "alice", "", 0, 0)
-	for _, active := range []bool{false, true} {
-		runIDs(t, store, sidecar.RunFilter{Scope: "alice", Active: active, Limit: 1})
+	for _, filter := range runFilters() {
+		runIDs(t, store, filter)
+		if _, err := store.CountRuns(ctx, filter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.View(ctx, newRun("alice", from).ID, sidecar.ViewParts{Contract: true, Graph: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.RetainedFrom(ctx, newRun("alice", from).ID); err != nil {
+		t.Fatal(err)
 	}
 	itemIDs(t, store, sidecar.ItemFilter{Scope: "alice", Limit: 1})
 	if _, err := store.Unfinished(ctx); err != nil {
@@ -61,6 +71,31 @@ func busy(t *testing.T, store *sqlite.Store, from int) {
 	if err := store.SaveSession(ctx, sidecar.Session{ID: "s", Scope: "alice"}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// runFilters has each condition alone and with each other.
+func runFilters() []sidecar.RunFilter {
+	filters := []sidecar.RunFilter{{Scope: "alice", Limit: 1}}
+	conditions := []func(*sidecar.RunFilter){
+		func(f *sidecar.RunFilter) { f.Active = true },
+		func(f *sidecar.RunFilter) { f.Status = sidecar.StatusError },
+		func(f *sidecar.RunFilter) { f.Workflow = "solid" },
+		func(f *sidecar.RunFilter) { f.Workflow, f.Contract = "solid", "default" },
+		func(f *sidecar.RunFilter) { f.Since = birth },
+		func(f *sidecar.RunFilter) { f.Until = birth.Add(time.Hour) },
+		func(f *sidecar.RunFilter) { f.RootOnly = true },
+		func(f *sidecar.RunFilter) { f.Metrics = true },
+		func(f *sidecar.RunFilter) { f.After = sidecar.Cursor{CreatedAt: birth.Add(time.Minute), ID: "run"} },
+	}
+	for i, with := range conditions {
+		for _, too := range conditions[i:] {
+			f := filters[0]
+			with(&f)
+			too(&f)
+			filters = append(filters, f)
+		}
+	}
+	return filters
 }
 
 func planOf(t *testing.T, store *sqlite.Store, text string) (steps []string) {
@@ -118,7 +153,8 @@ func holdPlans(t *testing.T, store *sqlite.Store) (seen int) {
 			if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") && strings.Contains(text, "LIMIT") && !strings.Contains(text, "UNION") {
 				t.Errorf("%s\n\tsorts more than its page", text)
 			}
-			if strings.HasSuffix(step, "(scope_key=?)") && !strings.Contains(text, "LIMIT") {
+			// Who counts a scope walks it, along an index.
+			if strings.HasSuffix(step, "(scope_key=?)") && !strings.Contains(text, "LIMIT") && !strings.Contains(text, "count(*)") {
 				t.Errorf("%s\n\t%s: walks a whole scope", text, step)
 			}
 		}

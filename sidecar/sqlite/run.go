@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -11,8 +12,11 @@ import (
 // maxPage is how many rows a list without a limit gives.
 const maxPage = 1000
 
+// runColumns are those of a run and of what we keep of it.
+var runColumns = runTable.list("r") + ", " + stateTable.list("s")
+
 // runSelect reads runs with what we keep of them, if we do.
-var runSelect = "SELECT " + runTable.list("r") + ", " + stateTable.list("s") + `
+var runSelect = "SELECT " + runColumns + `
 	FROM runs AS r LEFT JOIN run_state AS s ON s.run_id = r.run_id`
 
 // storedRun is a run as its rows have it.
@@ -101,6 +105,7 @@ func nodeRow(id sidecar.RunID, ordinal int, n *sidecar.NodeRun) []any {
 	return []any{
 		string(id), int64(ordinal), string(n.Node), int64(n.Attempt), n.Class, n.Title, string(n.Parent),
 		flag(n.Cached), sidecar.FormatTime(n.StartedAt), sidecar.FormatTime(n.FinishedAt), n.Error,
+		int64(n.Files), n.Bytes,
 	}
 }
 
@@ -145,8 +150,9 @@ func nodesOf(q querier, id sidecar.RunID) ([]sidecar.NodeRun, error) {
 	err = each(rows, err, func(row scanner) error {
 		var n sidecar.NodeRun
 		var run, started, finished textCell
-		var ordinal, cached numberCell
-		err := row.Scan(&run, &ordinal, &n.Node, &n.Attempt, &n.Class, &n.Title, &n.Parent, &cached, &started, &finished, &n.Error)
+		var ordinal, cached, files, bytes numberCell
+		err := row.Scan(&run, &ordinal, &n.Node, &n.Attempt, &n.Class, &n.Title, &n.Parent, &cached, &started, &finished, &n.Error, &files, &bytes)
+		n.Files, n.Bytes = int(files), int64(bytes)
 		n.Cached, n.StartedAt, n.FinishedAt = cached != 0, timeOf(started), timeOf(finished)
 		nodes = append(nodes, n)
 		return err
@@ -167,36 +173,6 @@ func (s *Store) Run(ctx context.Context, id sidecar.RunID) (*sidecar.Run, error)
 		return nil, err
 	}
 	return &run.Run, nil
-}
-
-// Runs lists runs of a scope, newest first: at most 1,000, or filter.Limit if
-// that is less.
-func (s *Store) Runs(ctx context.Context, filter sidecar.RunFilter) (sidecar.RunPage, error) {
-	where := " WHERE r.scope_key = ?"
-	if filter.Active {
-		where += " AND r.status IN ('submitted', 'running')"
-	}
-	var page sidecar.RunPage
-	err := s.view(ctx, false, func(q querier) error {
-		where, args, err := after(q, &runTable, "r", where, []any{string(filter.Scope)}, filter.After)
-		if err != nil {
-			return err
-		}
-		limit := pageSize(filter.Limit)
-		runs, err := storedRuns(q, runSelect+where+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, limit+1)...)
-		if err != nil {
-			return err
-		}
-		page.More = len(runs) > limit
-		for _, run := range runs[:min(limit, len(runs))] {
-			page.Runs = append(page.Runs, &run.Run)
-		}
-		return nil
-	})
-	if err != nil {
-		return sidecar.RunPage{}, fmt.Errorf("list runs: %w", err)
-	}
-	return page, nil
 }
 
 func pageSize(limit int) int {
@@ -252,18 +228,36 @@ var unfinishedSelect = "SELECT " + runTable.list("r") + ", " + stateTable.list("
 // Blob reads the data that a digest names.
 func (s *Store) Blob(ctx context.Context, digest sidecar.Digest) ([]byte, error) {
 	var data []byte
-	err := s.view(ctx, false, func(q querier) error {
-		found, err := one(q, []any{&data}, "SELECT data FROM blobs WHERE sha256 = ?", string(digest))
-		if err == nil && !found {
-			return sidecar.ErrNotFound
-		}
+	err := s.view(ctx, false, func(q querier) (err error) {
+		data, err = readBlob(q, digest)
 		return err
 	})
-	if err == nil && sidecar.DigestOf(data) != digest {
-		err = refusal(s.path, "the data of a blob no longer fits its digest", "Run it again, or put a backup in its place.", sidecar.ErrLasting)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("read blob %s: %w", digest, err)
+		return nil, fmt.Errorf("read blob %s: %w", digest, s.blobRefusal(err))
+	}
+	return data, nil
+}
+
+// errBlob marks data that is not what its digest says.
+var errBlob = errors.New("the data of a blob no longer fits its digest")
+
+func (s *Store) blobRefusal(err error) error {
+	if errors.Is(err, errBlob) {
+		return refusal(s.path, errBlob.Error(), "Run it again, or put a backup in its place.", sidecar.ErrLasting)
+	}
+	return err
+}
+
+func readBlob(q querier, digest sidecar.Digest) ([]byte, error) {
+	var data []byte
+	found, err := one(q, []any{&data}, "SELECT data FROM blobs WHERE sha256 = ?", string(digest))
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, sidecar.ErrNotFound
+	case sidecar.DigestOf(data) != digest:
+		return nil, errBlob
 	}
 	return data, nil
 }

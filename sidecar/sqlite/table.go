@@ -33,7 +33,7 @@ var (
 	}}
 	nodeTable = table{"node_runs", 2, []string{
 		"run_id", "ordinal", "node", "attempt", "class", "title", "parent", "cached",
-		"started_at", "finished_at", "error",
+		"started_at", "finished_at", "error", "files", "bytes",
 	}}
 )
 

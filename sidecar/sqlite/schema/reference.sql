@@ -91,3 +91,6 @@ CREATE INDEX IF NOT EXISTS sidecar_runs_scope_created
 CREATE INDEX IF NOT EXISTS sidecar_runs_active
     ON runs(scope_key, created_at DESC, run_id DESC)
     WHERE status IN ('submitted', 'running');
+
+CREATE INDEX IF NOT EXISTS sidecar_runs_workflow_created
+    ON runs(scope_key, workflow, created_at DESC, run_id DESC);

@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
+)
+
+// metricColumns sum up the node runs of each run's latest attempt.
+const metricColumns = `,
+	(SELECT json_array(count(*), sum(n.cached), sum(n.files), sum(n.bytes)) FROM node_runs AS n
+		WHERE n.run_id = r.run_id AND n.attempt = s.attempt)`
+
+// runQuery is the part of a list that a filter decides: tables and conditions.
+// Each of them can be walked in the order of the list along an index.
+type runQuery struct {
+	from  string
+	where string
+	args  []any
+}
+
+func (rq *runQuery) and(condition string, args ...any) {
+	rq.where += " AND " + condition
+	rq.args = append(rq.args, args...)
+}
+
+func queryOf(filter sidecar.RunFilter) runQuery {
+	rq := runQuery{
+		from:  " FROM runs AS r LEFT JOIN run_state AS s ON s.run_id = r.run_id",
+		where: " WHERE r.scope_key = ?", args: []any{string(filter.Scope)},
+	}
+	if filter.Active {
+		rq.and("r.status IN ('submitted', 'running')")
+	}
+	if filter.Status != "" {
+		// The plus leaves a list by workflow to the index that is in its order.
+		rq.and(plusIf(filter.Workflow != "")+"r.status = ?", string(filter.Status))
+	}
+	if filter.Workflow != "" {
+		rq.and("r.workflow = ?", filter.Workflow)
+	}
+	if filter.Contract != "" {
+		rq.and("r.contract = ?", filter.Contract)
+	}
+	if !filter.Since.IsZero() {
+		rq.and("r.created_at >= ?", sidecar.FormatTime(filter.Since))
+	}
+	if !filter.Until.IsZero() {
+		rq.and("r.created_at < ?", sidecar.FormatTime(filter.Until))
+	}
+	if filter.RootOnly {
+		rq.and("s.parent IS NULL")
+	}
+	return rq
+}
+
+func plusIf(yes bool) string {
+	if yes {
+		return "+"
+	}
+	return ""
+}
+
+// Runs lists runs of a scope, newest first: at most 1,000, or filter.Limit if
+// that is less.
+func (s *Store) Runs(ctx context.Context, filter sidecar.RunFilter) (sidecar.RunPage, error) {
+	if !filter.After.Zero() && filter.After.CreatedAt.Before(filter.Until) {
+		// Of two upper bounds SQLite begins at one of them: it has to be the
+		// cursor.
+		filter.Until = time.Time{}
+	}
+	rq, columns := queryOf(filter), runColumns
+	if filter.Metrics {
+		columns += metricColumns
+	}
+	var page sidecar.RunPage
+	err := s.view(ctx, false, func(q querier) error {
+		where, args, err := after(q, &runTable, "r", rq.where, rq.args, filter.After)
+		if err != nil {
+			return err
+		}
+		limit := pageSize(filter.Limit)
+		rows, err := q.query("SELECT "+columns+rq.from+where+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, limit+1)...)
+		return each(rows, err, func(row scanner) error {
+			if len(page.Runs) == limit {
+				page.More = true
+				return nil
+			}
+			return listed(&page, row, filter.Metrics)
+		})
+	})
+	if err != nil {
+		return sidecar.RunPage{}, fmt.Errorf("list runs: %w", err)
+	}
+	return page, nil
+}
+
+// listed adds a row to a page.
+func listed(page *sidecar.RunPage, row scanner, metrics bool) error {
+	var sums textCell
+	if metrics {
+		row = wider{row, []any{&sums}}
+	}
+	run, err := scanRun(row)
+	if err != nil {
+		return err
+	}
+	page.Runs = append(page.Runs, &run.Run)
+	if !metrics {
+		return nil
+	}
+	m := run.Metrics() // of a run without node runs: its time alone
+	var n [4]int64
+	if err := json.Unmarshal([]byte(sums), &n); err != nil {
+		return fmt.Errorf("read the metrics of run %s: %w", run.ID, err)
+	}
+	m.Nodes, m.Cached, m.Files, m.Bytes = int(n[0]), int(n[1]), int(n[2]), n[3]
+	page.Metrics = append(page.Metrics, m)
+	return nil
+}
+
+// wider is a row with more columns than its reader knows of.
+type wider struct {
+	row  scanner
+	more []any
+}
+
+// Scan implements scanner.
+func (w wider) Scan(dest ...any) error { return w.row.Scan(append(dest, w.more...)...) }
+
+// CountRuns counts the runs that a filter chooses, by status; its Limit and
+// After do not matter.
+func (s *Store) CountRuns(ctx context.Context, filter sidecar.RunFilter) (map[sidecar.Status]int, error) {
+	rq := queryOf(filter)
+	counts := map[sidecar.Status]int{}
+	err := s.view(ctx, false, func(q querier) error {
+		rows, err := q.query("SELECT r.status, count(*)"+rq.from+rq.where+" GROUP BY r.status", rq.args...)
+		return each(rows, err, func(row scanner) error {
+			var status textCell
+			var n numberCell
+			err := row.Scan(&status, &n)
+			counts[sidecar.Status(status)] = int(n)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count runs: %w", err)
+	}
+	return counts, nil
+}
