@@ -1,7 +1,6 @@
 package routes
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,8 +20,7 @@ func (c *call) viewRun() error {
 	}
 	body := c.renderView(v, view)
 	c.remember(v)
-	tag := strings.Trim(newPage(body).etag, `"`)
-	c.showPage(&page{body, `"` + strconv.FormatInt(view.Run.Revision, 10) + "-" + tag[:12] + `"`})
+	c.showTagged(view.Run, body)
 	return nil
 }
 

@@ -131,7 +131,10 @@ func (tx *Tx) commitRun(before *storedRun, after *sidecar.Run, events []sidecar.
 	if err := tx.save(before, after); err != nil {
 		return err
 	}
-	return tx.setHeads(heads)
+	if err := tx.setHeads(heads); err != nil {
+		return err
+	}
+	return tx.sign(after)
 }
 
 // save writes what differs between two states of a run; before is nil for a

@@ -18,7 +18,7 @@ const (
 	// applicationID is "SSid" in ASCII.
 	applicationID = 0x53536964
 	// schemaVersion is the number of the newest migration.
-	schemaVersion = 5
+	schemaVersion = 6
 	// checkedSize is how large a file may be to be checked page by page at
 	// each start: some 50 ms. Larger ones are by Verify.
 	checkedSize = 32 << 20
@@ -58,6 +58,7 @@ var ownColumns = map[int64]map[string][]string{
 	},
 	4: {"commands": append([]string{"seq"}, commandTable.columns...)},
 	5: {"run_state": {"bytes"}},
+	6: {"run_state": {"digest"}},
 }
 
 func without(columns []string, name string) []string {

@@ -28,9 +28,9 @@ type Fault struct {
 
 // Verify reads the whole file: its pages and indexes, foreign keys, every
 // chain of events from its beginning to the head that its run remembers, the
-// numbers of the events, every blob, and whether all blobs that runs name are
-// there. SQLite notices no flipped bit; the chains and
-// digests do. It sees one moment of the file and holds nobody up.
+// numbers of the events, every blob, whether all blobs that runs name are
+// there, and the rows of every finished run. SQLite notices no flipped bit; the
+// chains and digests do. It sees one moment of the file and holds nobody up.
 func (s *Store) Verify(ctx context.Context) (Report, error) {
 	v := verifier{ctx: ctx, closed: s.closed}
 	if err := s.walk(ctx, true, v.verify); err != nil {
@@ -61,7 +61,7 @@ func (v *verifier) fault(run sidecar.RunID, seq sidecar.Seq, format string, args
 }
 
 func (v *verifier) verify(q querier) error {
-	steps := []func(querier) error{v.pages, v.keys, v.chains, v.numbers, v.blobs, v.names}
+	steps := []func(querier) error{v.pages, v.keys, v.chains, v.numbers, v.blobs, v.names, v.rows}
 	if v.plain {
 		steps = steps[:2]
 	}
