@@ -47,6 +47,18 @@ func (c *call) listEvents(v visitor, run sidecar.RunID) error {
 	}
 	t := text{}
 	t.open('{')
+	eventList(&t, records)
+	t.int("next", int64(nextEvent(after, head, records, reset != "")))
+	t.int("head", int64(head))
+	t.int("retained_from", int64(retained))
+	t.optStr("reset", reset)
+	t.close('}')
+	c.remember(v)
+	c.json(200, t.b)
+	return nil
+}
+
+func eventList(t *text, records []sidecar.Record) {
 	t.key("events")
 	t.open('[')
 	for i := range records {
@@ -56,14 +68,6 @@ func (c *call) listEvents(v visitor, run sidecar.RunID) error {
 		t.close('}')
 	}
 	t.close(']')
-	t.int("next", int64(nextEvent(after, head, records, reset != "")))
-	t.int("head", int64(head))
-	t.int("retained_from", int64(retained))
-	t.optStr("reset", reset)
-	t.close('}')
-	c.remember(v)
-	c.json(200, t.b)
-	return nil
 }
 
 // nextEvent is the number up to which a client that has read the records has

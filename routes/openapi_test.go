@@ -49,11 +49,11 @@ func describe(t *testing.T, r *rig, headers ...string) *described {
 	must(t, err)
 	// Strict: what the document does not name is a fault, but for documents that
 	// ComfyUI or a caller wrote.
-	free := []string{"inputs", "raw", "rawResult", "raw_result", "artifact", "remote_cancel", "comfyui", "targets"}
+	free := []string{"inputs", "raw", "rawResult", "raw_result", "artifact", "remote_cancel", "comfyui", "targets", "value"}
 	for i, name := range free {
 		free[i] = "$.body.**." + name + ".**"
 	}
-	for _, name := range []string{"openapi", "info", "paths", "components", "servers", "security"} {
+	for _, name := range []string{"openapi", "info", "paths", "components", "servers", "security", "graph", "targets"} {
 		free = append(free, "$.body."+name)
 	}
 	checker, errs := validator.NewValidator(doc, config.WithFormatAssertions(), config.WithStrictMode(), config.WithStrictIgnorePaths(free...),
@@ -304,6 +304,11 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{path: "/events?after=x", status: 400}, {path: "/events", status: 403, headers: []string{"Origin", "http://evil.example"}},
 		{path: "/runs/" + id + "/events?after=x", status: 400}, {path: missing + "/events", status: 404},
 		{path: "/runs/" + id + "/preview", status: 404},
+		{path: "/runs/" + id + "/view?include=contract,graph,targets", status: 200}, {path: missing + "/view", status: 404}, {path: "/runs/" + id + "/view?include=x", status: 400},
+		{path: "/runs?metrics=1&counts=1", status: 200}, {path: "/runs?status=x", status: 400}, {path: "/runs/" + id + "/events?format=json", status: 200},
+		{path: "/events?format=json&after=0", status: 200}, {path: "/runs/" + id + "/deltas?after=1", status: 200}, {path: "/runs/" + id + "/deltas?after=x", status: 400},
+		{path: "/runs/" + id + "/pages/events", status: 200}, {path: "/runs/" + id + "/pages/nodes", status: 200}, {path: "/runs/" + id + "/pages/slots", status: 200},
+		{path: "/runs/" + id + "/pages/x", status: 404}, {path: missing + "/deltas", status: 404},
 		{path: item["url"].(string), status: 200}, {path: item["url"].(string), status: 206, headers: []string{"Range", "bytes=0-3"}},
 		{path: item["url"].(string), status: 416, headers: []string{"Range", "bytes=999999-"}},
 		{path: "/outputs/view", status: 400}, {path: "/outputs/view?filename=none.png", status: 404}, {path: "/outputs/view?filename=x&type=temp", status: 403},

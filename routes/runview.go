@@ -33,8 +33,10 @@ func viewParts(include string) (sidecar.ViewParts, error) {
 			parts.Contract = true
 		case "graph":
 			parts.Graph = true
+		case "targets":
+			parts.Targets = true
 		default:
-			return parts, badRequest("'include' does not know '"+strings.TrimSpace(name)+"'.", "It takes contract and graph, with a comma between.")
+			return parts, badRequest("'include' does not know '"+strings.TrimSpace(name)+"'.", "It takes contract, graph and targets, with a comma between.")
 		}
 	}
 	return parts, nil
@@ -145,4 +147,5 @@ func launched(t *text, view *sidecar.RunView) {
 	t.optStr("graph_digest", string(view.Run.Graph))
 	t.optRaw("contract", view.Contract)
 	t.optRaw("graph", view.Graph)
+	t.optRaw("targets", view.Targets)
 }

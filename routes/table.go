@@ -44,6 +44,8 @@ func table() []Route {
 		{Method: "DELETE", Path: "/runs/{run_id}", Name: "delete_run", Summary: "Delete a finished run with its outputs in the gallery", handle: (*call).deleteRun},
 		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", Summary: "Stream what happens to one run as server-sent events", handle: (*call).runEvents},
 		{Method: "GET", Path: "/runs/{run_id}/view", Name: "view_run", Summary: "Return all that is known of one run, as of one revision", handle: (*call).viewRun},
+		{Method: "GET", Path: "/runs/{run_id}/deltas", Name: "run_deltas", Summary: "Return how one run moved on from a revision, as JSON Patch", handle: (*call).runDeltas},
+		{Method: "GET", Path: "/runs/{run_id}/pages/{kind}", Name: "page_run", Summary: "Return a window of one run's events, nodes or slots", handle: (*call).pageRun},
 		{Method: "GET", Path: "/runs/{run_id}/preview", Name: "run_preview", Summary: "Show the newest picture of a run in the making", handle: (*call).preview},
 		{Method: "POST", Path: "/runs/{run_id}/cancel", Name: "cancel_run", Summary: "Cancel a running contract run", handle: (*call).cancelRun},
 		{Method: "DELETE", Path: "/gallery/{item_id}", Name: "delete_item", Summary: "Delete one gallery item from the current session", handle: (*call).deleteItem},

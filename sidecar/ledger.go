@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -18,12 +17,19 @@ type Ledger interface {
 	// RetainedFrom is the number of the first event that is kept, of one run
 	// when run is not empty.
 	RetainedFrom(ctx context.Context, run RunID) (Seq, error)
+	// Page reads a window of what belongs to a run, PageSize around cursor, as
+	// of one revision. An unknown run is ErrNotFound.
+	Page(ctx context.Context, id RunID, kind PageKind, cursor int) (*ViewPage, error)
+	// Deltas reads what moved a run on from a revision. ErrTrimmed when there
+	// is no way from there, with the revisions from which there is one.
+	Deltas(ctx context.Context, id RunID, after int64) (*Deltas, error)
 }
 
 // ViewParts says which documents a view brings along.
 type ViewParts struct {
 	Contract bool
 	Graph    bool
+	Targets  bool
 }
 
 // RunView is a run with all that belongs to it, at one revision.
@@ -46,6 +52,9 @@ type RunView struct {
 	// or not known.
 	Contract json.RawMessage
 	Graph    json.RawMessage
+	// Targets is the run in the words of its events, as Run.Targets says; nil
+	// when not asked for.
+	Targets json.RawMessage
 }
 
 // Step is a move of a run to another phase or status.
@@ -98,7 +107,7 @@ func (r *Run) took() time.Duration {
 func (s *Studio) View(ctx context.Context, scope Scope, id RunID, parts ViewParts) (*RunView, error) {
 	view, err := s.store.View(ctx, id, parts)
 	if errors.Is(err, ErrNotFound) || err == nil && view.Run.Scope != scope {
-		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+		return nil, unknownRun(id)
 	}
 	if err != nil {
 		return nil, storageError(err)

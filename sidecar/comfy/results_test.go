@@ -181,7 +181,7 @@ func TestResults(t *testing.T) {
 			if err != nil || len(results) != 2 {
 				r.Fatal(results, err)
 			}
-			if diff := cmp.Diff([]sidecar.File{{Width: 64, Height: 48}}, results[0].Files); diff != "" {
+			if diff := cmp.Diff([]sidecar.File{{Width: 64, Height: 48, Bytes: results[0].Files[0].Bytes}}, results[0].Files); diff != "" || results[0].Files[0].Bytes == 0 {
 				r.Error(diff)
 			}
 			if len(results[1].Files) != 0 || results[1].Name != "none" {
@@ -284,9 +284,9 @@ func TestResultsCopies(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := []sidecar.File{
-				{Width: 3, Height: 2, Ref: string(promptA) + "/ComfyUI_temp_2_00001_.png", ContentType: "image/png"},
-				{Width: 3, Height: 2},
-				{Ref: string(promptA) + "/x.bin", ContentType: "application/octet-stream"},
+				{Width: 3, Height: 2, Bytes: int64(len(small)), Ref: string(promptA) + "/ComfyUI_temp_2_00001_.png", ContentType: "image/png"},
+				{Width: 3, Height: 2, Bytes: int64(len(small))},
+				{Bytes: 2, Ref: string(promptA) + "/x.bin", ContentType: "application/octet-stream"},
 			}
 			if diff := cmp.Diff(want, results[0].Files); diff != "" {
 				t.Error(diff)

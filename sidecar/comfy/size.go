@@ -37,18 +37,19 @@ func (c *collection) measure(ctx context.Context, key fileKey, f *found) {
 		return
 	}
 	var err error
+	measured := f.File
 	switch {
 	case f.media == "video":
-		f.Width, f.Height, err = c.e.probe(ctx, key)
+		measured.Width, measured.Height, err = c.e.probe(ctx, key)
 	case f.Ref != "":
-		f.Width, f.Height, err = c.copiedSize(f.Ref)
+		measured.Width, measured.Height, err = c.copiedSize(f.Ref)
 	default:
-		f.Width, f.Height, f.Bytes, err = c.e.pictureSize(ctx, key)
+		measured.Width, measured.Height, measured.Bytes, err = c.e.pictureSize(ctx, key)
 	}
 	if err == nil {
+		f.File = measured
 		return
 	}
-	f.Width, f.Height = 0, 0
 	if _, away := errors.AsType[*sidecar.UnreachableError](err); away {
 		c.gone.Store(true)
 	}

@@ -43,6 +43,14 @@ func busy(t *testing.T, store *sqlite.Store, from int) {
 	if _, err := store.View(ctx, newRun("alice", from).ID, sidecar.ViewParts{Contract: true, Graph: true}); err != nil {
 		t.Fatal(err)
 	}
+	for _, kind := range []sidecar.PageKind{sidecar.PageEvents, sidecar.PageNodes, sidecar.PageSlots} {
+		if _, err := store.Page(ctx, newRun("alice", from).ID, kind, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.Deltas(ctx, newRun("alice", from).ID, 1); err != nil {
+		t.Log(err) // the statements count
+	}
 	if _, err := store.RetainedFrom(ctx, newRun("alice", from).ID); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,8 +146,12 @@ func loadRun(q querier, id sidecar.RunID) (*storedRun, error) {
 var nodeSelect = "SELECT " + nodeTable.list("n") + " FROM node_runs AS n WHERE n.run_id = ? ORDER BY n.ordinal"
 
 func nodesOf(q querier, id sidecar.RunID) ([]sidecar.NodeRun, error) {
-	var nodes []sidecar.NodeRun
 	rows, err := q.query(nodeSelect, string(id))
+	return scanNodes(rows, err)
+}
+
+func scanNodes(rows *sql.Rows, err error) ([]sidecar.NodeRun, error) {
+	var nodes []sidecar.NodeRun
 	err = each(rows, err, func(row scanner) error {
 		var n sidecar.NodeRun
 		var run, started, finished textCell

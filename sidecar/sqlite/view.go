@@ -28,6 +28,9 @@ func (s *Store) View(ctx context.Context, id sidecar.RunID, parts sidecar.ViewPa
 	if err != nil {
 		return nil, fmt.Errorf("view run %s: %w", id, s.blobRefusal(err))
 	}
+	if parts.Targets {
+		v.Targets = v.Run.Targets()
+	}
 	latestAttempt(v.Run)
 	return v, nil
 }
