@@ -16,8 +16,8 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
-// filled makes a state file with finished runs, closed.
-func filled(t *testing.T, runs int) string {
+// finishedRuns makes a state file with finished runs, closed.
+func finishedRuns(t *testing.T, runs int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
 	store, err := sqlite.Open(context.Background(), sqlite.Options{Path: path, LockWait: -1})
@@ -51,7 +51,7 @@ func TestBitsFlippedAnywhere(t *testing.T) {
 	if os.Getenv("STUDIO_FULL") != "" {
 		runs, flips = 60, 100
 	}
-	whole, err := os.ReadFile(filled(t, runs))
+	whole, err := os.ReadFile(finishedRuns(t, runs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestChangedRows(t *testing.T) {
 			DELETE FROM gallery_items WHERE run_id LIKE '%0001'`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filled(t, 3)
+			path := finishedRuns(t, 3)
 			raw(t, path, c.change)
 			store := open(t, path)
 			if faults := verify(t, store).Faults; len(faults) != c.faults {

@@ -99,9 +99,14 @@ const signedPage = 200
 
 type signedRun struct{ id, scope, digest string }
 
-// rows compares the rows of finished runs with their digests.
+// rows compares the rows of finished runs with their digests, which files of
+// older versions do not have.
 func (v *verifier) rows(q querier) error {
-	var opens int64
+	var opens, columns int64
+	_, err := one(q, []any{&columns}, "SELECT count(*) FROM pragma_table_info('run_state') WHERE name = 'digest'")
+	if err != nil || columns == 0 {
+		return err
+	}
 	if _, err := one(q, []any{&opens}, opensText); err != nil {
 		return err
 	}
