@@ -69,9 +69,10 @@ func lay(t *testing.T) (workspace, env string) {
 	return workspace, env
 }
 
-// startReference runs the reference on a workspace until the test ends and
-// returns its address. set are further fields of its configuration.
-func startReference(t *testing.T, workspace, comfy string, set map[string]any) string {
+// startReference runs the reference on a workspace until the test ends or stop
+// is called, and returns its address. set are further fields of its
+// configuration.
+func startReference(t *testing.T, workspace, comfy string, set map[string]any) (base string, stop func()) {
 	t.Helper()
 	python, _ := referencePackage(t)
 	port, err := freePort()
@@ -82,7 +83,7 @@ func startReference(t *testing.T, workspace, comfy string, set map[string]any) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := "http://127.0.0.1:" + port
+	base = "http://127.0.0.1:" + port
 	config := map[string]any{
 		"workspace": workspace, "environment": "demo", "host": "127.0.0.1", "port": number, "comfy_url": comfy, "artifact_dir": t.TempDir(),
 	}
@@ -104,7 +105,7 @@ func startReference(t *testing.T, workspace, comfy string, set map[string]any) s
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	stop := sync.OnceFunc(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		<-ended
 		if t.Failed() {
@@ -123,7 +124,7 @@ func startReference(t *testing.T, workspace, comfy string, set map[string]any) s
 		}
 		return resp.Body.Close() == nil
 	})
-	return base
+	return base, stop
 }
 
 // exchange makes one request and reads its answer.
@@ -214,7 +215,8 @@ func TestPairsWithTheReference(t *testing.T) {
 		default:
 			set["executor"], set["proxy_url"] = "proxy", worker
 		}
-		return startReference(t, workspace, comfy, set)
+		base, _ := startReference(t, workspace, comfy, set)
+		return base
 	}
 	for name, pair := range map[string]struct{ front, worker server }{
 		"our_front_door_their_worker": {ours, theirs}, "their_front_door_our_worker": {theirs, ours},

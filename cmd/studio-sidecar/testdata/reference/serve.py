@@ -12,8 +12,9 @@ from comfygit_studio import runtime
 
 config = json.loads(sys.argv[1])
 workspace, name = config.pop("workspace"), config.pop("environment")
-if "artifact_dir" in config:
-    config["artifact_dir"] = Path(config["artifact_dir"])
+for path in ("artifact_dir", "state_db"):
+    if path in config:
+        config[path] = Path(config[path])
 environment = Workspace.open(Path(workspace)).get_environment(name, auto_sync=False)
 try:
     runtime.serve_environment(environment, runtime.ServeConfig(**config))
