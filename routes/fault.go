@@ -59,6 +59,9 @@ var statuses = map[sidecar.Code]int{
 	codeProxyRejected:          http.StatusBadGateway,
 	codeProxyDenied:            http.StatusBadGateway,
 	sidecar.CodePromptTaken:    http.StatusConflict,
+	sidecar.CodeQueueFull:      http.StatusTooManyRequests,
+	sidecar.CodeRunRejected:    http.StatusConflict,
+	sidecar.CodeNotWaiting:     http.StatusConflict,
 }
 
 func statusOf(code sidecar.Code) int {
@@ -126,6 +129,9 @@ func internal(err error) *fault {
 
 func (c *call) refusal(e *sidecar.Error) *fault {
 	f := &fault{code: e.Code, message: e.Message, hint: e.Hint, cause: e.Err}
+	if e.Code == sidecar.CodeQueueFull {
+		c.w.Header().Set("Retry-After", queuePause)
+	}
 	if e.Run != nil {
 		f.more = func(t *text) { c.shape().run(t, "run", e.Run) }
 	}

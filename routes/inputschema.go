@@ -17,6 +17,10 @@ func runSchema(c *manifest.Contract, inputs string) object {
 			"wait":                  object{"type": "boolean", "default": false, "description": "Answer when the run has ended"},
 			"timeout_seconds":       object{"type": "number", "exclusiveMinimum": 0, "description": "With wait the limit of the wait, else of the run"},
 			"poll_interval_seconds": object{"type": "number", "exclusiveMinimum": 0, "description": "Accepted, without effect"},
+			"hold":                  schemaRef("RunHold"),
+			"not_before":            schemaRef("RunNotBefore"),
+			"needs_approval":        schemaRef("RunNeedsApproval"),
+			"after":                 schemaRef("RunAfter"),
 		},
 	}
 	if len(requiredInputs(c)) > 0 {

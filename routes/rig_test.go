@@ -59,6 +59,8 @@ func start(t testing.TB, change ...func(*routes.Options)) *rig {
 type setup struct {
 	name string // of the environment
 	deaf bool   // the studio hears no news but the test's
+
+	limits sidecar.Limits
 }
 
 func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
@@ -79,7 +81,7 @@ func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
 	folder, err := upload.Open(r.uploads)
 	must(t, err)
 	t.Cleanup(func() { must(t, folder.Close()) })
-	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed, &r.mute}, Executor: r.exec, Uploads: folder, Log: log})
+	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed, &r.mute}, Executor: r.exec, Uploads: folder, Limits: s.limits, Log: log})
 	r.runStudio()
 	o := routes.Options{
 		Studio: r.studio, Artifacts: copies, ComfyURL: comfyURL, Loopback: true, Version: "1.2.3", Log: log, State: "local",

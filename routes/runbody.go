@@ -32,11 +32,14 @@ type runRequest struct {
 	wait   bool
 	limit  time.Duration // of the wait, or of the run that nobody waits for; 0: none
 	poll   time.Duration // how often a backend is to be asked; 0: as it likes
+	holds
 }
 
 var controlKeys = []string{"wait", "timeout_seconds", "poll_interval_seconds"}
 
-func (c *call) readRun() (runRequest, error) {
+// readRun reads a request to run a contract; inputs tells which names are
+// inputs of it.
+func (c *call) readRun(inputs func(string) bool) (runRequest, error) {
 	raw, err := c.readBody()
 	if err != nil {
 		return runRequest{}, err
@@ -45,7 +48,7 @@ func (c *call) readRun() (runRequest, error) {
 	if err != nil {
 		return runRequest{}, err
 	}
-	return decodeRun(fields)
+	return decodeRun(fields, inputs)
 }
 
 // readBody reads a bounded body. A client may take its time as long as
@@ -141,9 +144,13 @@ func plainly(err error) string {
 	return err.Error()
 }
 
-func decodeRun(fields manifest.Values) (runRequest, error) {
+func decodeRun(fields manifest.Values, inputs func(string) bool) (runRequest, error) {
 	var req runRequest
 	var err error
+	fields, asked := splitHolds(fields, inputs)
+	if req.holds, err = decodeHolds(asked); err != nil {
+		return req, err
+	}
 	if req.values, err = inputsOf(fields); err != nil {
 		return req, err
 	}
@@ -172,8 +179,10 @@ func inputsOf(fields manifest.Values) (manifest.Values, error) {
 	return values, nil
 }
 
-func waitOf(fields manifest.Values) (bool, error) {
-	raw, ok := fields.Get("wait")
+func waitOf(fields manifest.Values) (bool, error) { return flagOf(fields, "wait") }
+
+func flagOf(fields manifest.Values, name string) (bool, error) {
+	raw, ok := fields.Get(name)
 	switch {
 	case !ok:
 		return false, nil
@@ -182,7 +191,7 @@ func waitOf(fields manifest.Values) (bool, error) {
 	case string(raw) == "false", string(raw) == `"false"`:
 		return false, nil
 	}
-	return false, badRequest("'wait' must be true or false.", "Send it as a JSON boolean, or leave it out.")
+	return false, badRequest("'"+name+"' must be true or false.", "Send it as a JSON boolean, or leave it out.")
 }
 
 var plainDecimal = regexp.MustCompile(`^"[0-9]{1,40}(\.[0-9]{1,40})?"$`)

@@ -28,7 +28,9 @@ func (c *call) runContract() error {
 
 func (c *call) launchContract() error {
 	v := c.session()
-	req, err := c.readRun()
+	launch := sidecar.LaunchRequest{Session: v.Session}
+	launch.Workflow, launch.Contract = c.contractNames()
+	req, err := c.readRun(c.inputNames(launch.Workflow, launch.Contract))
 	if err != nil {
 		return err
 	}
@@ -36,8 +38,8 @@ func (c *call) launchContract() error {
 		return err
 	}
 	ctx, stop := c.r.Context(), context.CancelFunc(func() {})
-	launch := sidecar.LaunchRequest{Session: v.Session, Values: req.values, Manner: sidecar.Manner{Waited: req.wait, Poll: req.poll}}
-	launch.Workflow, launch.Contract = c.contractNames()
+	launch.Values, launch.Manner = req.values, sidecar.Manner{Waited: req.wait, Poll: req.poll}
+	req.holds.ask(&launch)
 	switch {
 	case req.wait && req.limit > 0:
 		ctx, stop = context.WithTimeout(ctx, req.limit)

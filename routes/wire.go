@@ -39,6 +39,7 @@ func (s shape) openRun(t *text, name string, r *sidecar.Run) {
 		t.bool("pinned", true)
 	}
 	provenance(t, r)
+	waits(t, r)
 }
 
 // provenance says what was run: the manifest, and the graph as built from it.
@@ -121,6 +122,7 @@ func (s shape) receipt(t *text, r *sidecar.Run) {
 	t.optStr("phase", string(began.Phase))
 	t.int("revision", began.Revision)
 	provenance(t, began)
+	waits(t, began)
 	t.optRaw("environment_ref", began.EnvironmentRef)
 	t.close('}')
 }

@@ -15,9 +15,12 @@ import (
 func (r *Run) Apply(sig Signal, now time.Time) []Event {
 	now = now.UTC().Truncate(time.Millisecond)
 	step := transition{run: r, now: now}
-	if r.Status.Terminal() {
+	switch {
+	case r.Status.Terminal():
 		step.afterEnd(sig)
-	} else {
+	case r.Phase == PhaseHeld:
+		step.whileHeld(sig)
+	default:
 		step.beforeEnd(sig)
 	}
 	return step.commit()
@@ -71,6 +74,10 @@ func (t *transition) beforeEnd(sig Signal) {
 		t.again()
 	case SignalFailed, SignalLost, SignalTimedOut, SignalInterrupted, SignalCancel:
 		t.stop(sig)
+	case SignalHeld:
+		t.away()
+	case SignalFront:
+		t.front()
 	}
 }
 
@@ -103,7 +110,7 @@ func (t *transition) advance(sig Signal) {
 			return
 		}
 		r.Attempt++
-		r.PromptID = r.Prompt
+		r.PromptID, r.Position = r.Prompt, 0
 		t.phase(PhaseSubmitting)
 	case SignalAccepted:
 		if !r.Accepted {
@@ -198,12 +205,12 @@ func (t *transition) stop(sig Signal) {
 		t.fail(lostFailure(r))
 	case SignalTimedOut:
 		t.fail(timedOutFailure(r))
-	case SignalFailed:
+	case SignalFailed, SignalRejected:
 		t.fail(sig.Failure)
 	}
 	t.closeNodes()
-	r.FinishedAt = t.now
-	if r.Attempt > 0 && (sig.Kind == SignalCancel || sig.Kind == SignalTimedOut) {
+	r.FinishedAt, r.Position = t.now, 0
+	if r.Attempt > 0 && r.Phase != PhaseHeld && (sig.Kind == SignalCancel || sig.Kind == SignalTimedOut) {
 		t.phase(PhaseCancelling)
 		return
 	}

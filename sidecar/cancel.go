@@ -35,8 +35,12 @@ func (s *Studio) Cancel(ctx context.Context, scope Scope, id RunID) (*Run, error
 	case !moved && run.Status != StatusCancelled:
 		return nil, notCancellable(run)
 	}
-	s.queue.remove(run.Session, id)
+	s.queue.remove(id)
 	s.decided.ring(id)
+	s.queue.ended(id)
+	if run.Hold != nil {
+		_, _ = s.arrange(ctx, id) // told there, and tried again
+	}
 	s.boxes.poke(id)
 	if run.Phase == PhaseCancelling {
 		run = s.cancelAtBackend(ctx, run)

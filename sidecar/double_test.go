@@ -139,8 +139,8 @@ func (n *network) cut() {
 // flaky is the real store, which fails while it is told to.
 type flaky struct {
 	*sqlite.Store
-	writes, reads, blobs atomic.Bool // fail
-	expired              func()      // called between rows and files
+	writes, reads, blobs atomic.Bool            // fail
+	expired              atomic.Pointer[func()] // called between rows and files
 }
 
 func (s *flaky) Unfinished(ctx context.Context) ([]*sidecar.Run, error) {
@@ -152,8 +152,8 @@ func (s *flaky) Unfinished(ctx context.Context) ([]*sidecar.Run, error) {
 
 func (s *flaky) ExpireUploads(ctx context.Context, now time.Time) ([]*sidecar.Upload, error) {
 	gone, err := s.Store.ExpireUploads(ctx, now)
-	if len(gone) > 0 && s.expired != nil {
-		s.expired()
+	if call := s.expired.Load(); len(gone) > 0 && call != nil {
+		(*call)()
 	}
 	return gone, err
 }

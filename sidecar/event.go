@@ -21,6 +21,7 @@ const (
 	EventRunDeleted       EventType = "run_deleted" // belongs to no run: its target is "runs/ID"
 	EventContractsChanged EventType = "contracts_changed"
 	EventHealthChanged    EventType = "health_changed"
+	EventQueueChanged     EventType = "queue_changed"
 )
 
 // Event is a fact that was committed. It names its targets and their new

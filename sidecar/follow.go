@@ -47,7 +47,7 @@ func (f *follower) follow(ctx context.Context) {
 
 // goesOn reports whether there is anything left to do before the run's end.
 func (f *follower) goesOn(ctx context.Context) bool {
-	return !f.gone && !f.run.Status.Terminal() && ctx.Err() == nil
+	return !f.gone && !f.run.Status.Terminal() && f.run.Phase != PhaseHeld && ctx.Err() == nil
 }
 
 func (f *follower) overdue() bool {
@@ -144,6 +144,9 @@ func (s *Studio) move(ctx context.Context, id RunID, signals ...Signal) (*Run, b
 		return nil, false, err
 	}
 	s.decided.ring(id)
+	if run.Status.Terminal() {
+		s.queue.ended(id)
+	}
 	return run, moved, nil
 }
 

@@ -54,6 +54,8 @@ func (f *follower) handOver(ctx context.Context) {
 		case errors.As(err, &lost):
 			tries++
 			f.job.Resumed, f.held = true, errors.Is(err, context.DeadlineExceeded)
+		case errors.As(err, &away) && f.run.mayBeHeld():
+			f.apply(ctx, Signal{Kind: SignalHeld})
 		case errors.As(err, &away) && f.studio.queue.isAnswered(f.id):
 			f.waitFor(ctx, err)
 		default:

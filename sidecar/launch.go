@@ -20,6 +20,16 @@ type LaunchRequest struct {
 	// own limit.
 	Limit time.Duration
 	Manner
+
+	// Hold accepts the run even while the backend is away: it waits then.
+	Hold bool
+	// NotBefore is when the run may begin; zero: at once.
+	NotBefore time.Time
+	// NeedsApproval makes the run wait until it is approved.
+	NeedsApproval bool
+	// After makes the run follow another; nil: none. Its Values are not looked
+	// at.
+	After *After
 }
 
 // Launch accepts a run: it is committed before anything else happens. Launch
@@ -54,29 +64,51 @@ func (s *Studio) launch(ctx context.Context, req LaunchRequest) (*Run, error) {
 	case err != nil:
 		return nil, badRequest(err)
 	}
+	if err := s.checkAfter(ctx, req, contract); err != nil {
+		return nil, err
+	}
+	leave, err := s.queue.admit(req.Session.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	run, err := s.newRun(ctx, req, snap)
 	if err != nil {
 		return nil, err
 	}
+	blobs, failure, err := s.build(ctx, run, req, snap, contract)
+	switch {
+	case err != nil:
+		return nil, err
+	case failure != nil:
+		return s.reject(ctx, run, failure)
+	}
+	if run.Phase != PhaseHeld {
+		s.manners.note(run.ID, req.Manner)
+	}
+	return s.accept(ctx, run, blobs, leave)
+}
+
+// build fills in what is run. A failure is the caller's, and ends the run.
+func (s *Studio) build(ctx context.Context, run *Run, req LaunchRequest, snap *manifest.Snapshot, contract *manifest.Contract) ([]Blob, *Failure, error) {
 	values, uploads, err := s.resolveMedia(ctx, req.Session, contract, req.Values)
 	var refusal *Error
 	if errors.As(err, &refusal) {
-		return nil, err
+		return nil, nil, err
 	}
 	if failure := buildFailure(manifest.Built{}, err); failure != nil {
-		return s.reject(ctx, run, failure)
+		return nil, failure, nil
 	}
 	run.Inputs, run.Uploads = manifest.DisplayInputs(values), uploads
+	if req.After != nil {
+		return run.prepareFollowUp(snap, contract, values)
+	}
 	built, err := snap.Build(contract, values)
 	if failure := buildFailure(built, err); failure != nil {
-		return s.reject(ctx, run, failure)
+		return nil, failure, nil
 	}
 	blobs, err := run.prepare(contract, built)
-	if err != nil {
-		return nil, err
-	}
-	s.manners.note(run.ID, req.Manner)
-	return s.accept(ctx, run, blobs)
+	return blobs, nil, err
 }
 
 func (s *Studio) newRun(ctx context.Context, req LaunchRequest, snap *manifest.Snapshot) (*Run, error) {
@@ -97,14 +129,16 @@ func (s *Studio) newRun(ctx context.Context, req LaunchRequest, snap *manifest.S
 	if limit <= 0 {
 		limit = s.runLimit
 	}
-	return &Run{
+	run := &Run{
 		ID: id, Session: req.Session.ID, Scope: req.Session.Scope, Workflow: req.Workflow, Contract: req.Contract,
 		Status: StatusSubmitted, Inputs: manifest.DisplayInputs(req.Values), CreatedAt: now, UpdatedAt: now,
 		State: State{
 			Phase: PhaseSubmitting, Prompt: prompt, DueAt: now.Add(limit),
 			EnvironmentRef: ref, ManifestRevision: snap.Revision,
 		},
-	}, nil
+	}
+	run.hold(newHold(req, limit, now))
+	return run, nil
 }
 
 // prepare fills in what is run: graph, contract and slots.
@@ -153,12 +187,18 @@ func (s *Studio) reject(ctx context.Context, run *Run, f *Failure) (*Run, error)
 	return run, nil
 }
 
-func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob) (*Run, error) {
+// accept stores a run and lets it wait for its turn; leave is called then.
+func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob, leave func()) (*Run, error) {
 	if err := s.create(ctx, run, run.born(), blobs); err != nil {
 		s.manners.take(run.ID)
 		return nil, err
 	}
+	if run.Phase == PhaseHeld {
+		_, _ = s.arrange(ctx, run.ID) // told there, and tried again
+		return run, nil
+	}
 	s.queue.push(run, false)
+	leave()
 	defer s.queue.answer(run.ID)
 	if s.queue.holdsBack(run.ID) {
 		return run, nil

@@ -122,6 +122,7 @@ func (s *Studio) hear(n News) {
 	case NewsConnected, NewsDisconnected:
 		s.live.connected(n.Kind == NewsConnected, n.Epoch)
 		s.health.ask()
+		s.connected.Ring()
 	}
 	if n.Prompt == "" {
 		for _, box := range s.boxes.all() {

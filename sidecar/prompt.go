@@ -65,7 +65,7 @@ func (s *Studio) launchPrompt(ctx context.Context, req PromptRequest) (*Run, err
 	case !errors.Is(err, ErrNotFound):
 		return nil, storageError(err)
 	}
-	launched, err := s.accept(ctx, run, blobs)
+	launched, err := s.accept(ctx, run, blobs, func() {})
 	if err != nil {
 		// Two callers may ask for one prompt at the same time.
 		if known, lost := s.store.Run(ctx, run.ID); lost == nil {
@@ -91,7 +91,7 @@ func (s *Studio) again(ctx context.Context, asked, known *Run) (*Run, error) {
 // decidedOn tells that the backend said yes or no, or that a run has to wait
 // for others.
 func (s *Studio) decidedOn(r *Run) bool {
-	return r.Status.Terminal() || r.Accepted || s.queue.holdsBack(r.ID)
+	return r.Status.Terminal() || r.Accepted || r.Phase == PhaseHeld || s.queue.holdsBack(r.ID)
 }
 
 func (s *Studio) promptRun(ctx context.Context, req PromptRequest) (*Run, []Blob, error) {

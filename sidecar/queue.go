@@ -10,24 +10,40 @@ import (
 // it. Sessions take turns, so that one who queues many does not keep the
 // others waiting.
 type queue struct {
-	bell   Bell // something waits, or a turn is free
-	filled Bell // the window became full
-	window int
+	bell    Bell // something waits, or a turn is free
+	filled  Bell // the window became full, or closed
+	stirred Bell // a held run came, or may have got what it waits for
+	window  int
+	limits  Limits
 
 	mu       sync.Mutex
+	paused   bool
+	front    []RunID     // moved before all others, the next one first
 	turns    []SessionID // sessions with waiting runs, the next one first
 	waiting  map[SessionID][]RunID
 	known    map[RunID]*ticket // waiting or in flight
 	soonest  time.Time         // no waiting run is due before; zero: none is
 	inFlight int
+	held     map[RunID]*heldRun
+	expected map[SessionID]int // launches that have room and do not wait yet
 }
 
 // ticket is what the queue knows of a run.
 type ticket struct {
-	session SessionID
-	due     time.Time
+	QueueEntry
+	session  SessionID
+	scope    Scope
+	position int64
+	due      time.Time
+	flying   bool
 	// answered is set when nobody waits for the backend's yes or no any more.
 	answered bool
+}
+
+func newTicket(run *Run) ticket {
+	t := ticket{session: run.Session, scope: run.Scope, position: run.Position, due: run.DueAt}
+	t.QueueEntry = QueueEntry{Run: run.ID, Workflow: run.Workflow, Contract: run.Contract, CreatedAt: run.CreatedAt}
+	return t
 }
 
 // learn notes a run; false when it waits or is in flight already: a run that is
@@ -39,7 +55,9 @@ func (q *queue) learn(run *Run, answered bool) bool {
 	if q.known == nil {
 		q.known, q.waiting = map[RunID]*ticket{}, map[SessionID][]RunID{}
 	}
-	q.known[run.ID] = &ticket{session: run.Session, due: run.DueAt, answered: answered}
+	t := newTicket(run)
+	t.answered = answered
+	q.known[run.ID] = &t
 	return true
 }
 
@@ -49,10 +67,11 @@ func (q *queue) push(run *Run, answered bool) bool {
 		q.mu.Unlock()
 		return false
 	}
-	if len(q.waiting[run.Session]) == 0 {
-		q.turns = append(q.turns, run.Session)
+	if run.Position > 0 {
+		q.lead(run.ID)
+	} else {
+		q.line(run.Session, run.ID)
 	}
-	q.waiting[run.Session] = append(q.waiting[run.Session], run.ID)
 	if !run.DueAt.IsZero() && (q.soonest.IsZero() || run.DueAt.Before(q.soonest)) {
 		q.soonest = run.DueAt
 	}
@@ -61,19 +80,53 @@ func (q *queue) push(run *Run, answered bool) bool {
 	return true
 }
 
+// line puts a run behind those of its session.
+func (q *queue) line(session SessionID, id RunID) {
+	if len(q.waiting[session]) == 0 {
+		q.turns = append(q.turns, session)
+	}
+	q.waiting[session] = append(q.waiting[session], id)
+}
+
+// lead puts a run before all that do not have a higher position.
+func (q *queue) lead(id RunID) {
+	i := slices.IndexFunc(q.front, func(other RunID) bool { return q.known[other].position <= q.known[id].position })
+	if i < 0 {
+		i = len(q.front)
+	}
+	q.front = slices.Insert(q.front, i, id)
+}
+
 // pop takes the next run and its place in the window; false when the window
-// is full or nothing waits. A run whose time is up needs no place: it is taken
-// at once, to be ended.
+// is full or closed, or nothing waits. A run whose time is up needs no place:
+// it is taken at once, to be ended.
 func (q *queue) pop(now time.Time) (RunID, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if id, ok := q.late(now); ok {
-		session := q.known[id].session
-		q.drop(session, slices.Index(q.waiting[session], id))
-		q.enter()
+		q.leave(id)
+		q.enter(id)
 		return id, true
 	}
-	if q.inFlight >= q.window || len(q.turns) == 0 {
+	if q.paused || q.inFlight >= q.window {
+		return "", false
+	}
+	id, ok := q.next()
+	if ok {
+		q.enter(id)
+	}
+	return id, ok
+}
+
+// next takes the run whose turn it is out of the line, and its session's turn
+// to the end.
+func (q *queue) next() (RunID, bool) {
+	if len(q.front) > 0 {
+		id := q.front[0]
+		q.front = slices.Delete(q.front, 0, 1)
+		return id, true
+	}
+	if len(q.turns) == 0 {
 		return "", false
 	}
 	session := q.turns[0]
@@ -82,12 +135,12 @@ func (q *queue) pop(now time.Time) (RunID, bool) {
 	if len(q.waiting[session]) > 0 {
 		q.turns = append(q.turns[1:], session)
 	}
-	q.enter()
 	return id, true
 }
 
 // enter counts a run that got its turn.
-func (q *queue) enter() {
+func (q *queue) enter(id RunID) {
+	q.known[id].flying = true
 	q.inFlight++
 	if q.inFlight >= q.window {
 		q.filled.Ring()
@@ -100,16 +153,13 @@ func (q *queue) late(now time.Time) (RunID, bool) {
 		return "", false
 	}
 	var next time.Time
-	for _, ids := range q.waiting {
-		for _, id := range ids {
-			due := q.known[id].due
-			switch {
-			case due.IsZero():
-			case !now.Before(due):
-				return id, true
-			case next.IsZero() || due.Before(next):
-				next = due
-			}
+	for id, t := range q.known {
+		switch {
+		case t.flying || t.due.IsZero():
+		case !now.Before(t.due):
+			return id, true
+		case next.IsZero() || t.due.Before(next):
+			next = t.due
 		}
 	}
 	q.soonest = next
@@ -121,6 +171,24 @@ func (q *queue) nextDue() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.soonest
+}
+
+// leave takes a waiting run out of the line; false when it is not there.
+func (q *queue) leave(id RunID) bool {
+	t := q.known[id]
+	if t == nil || t.flying {
+		return false
+	}
+	if i := slices.Index(q.front, id); i >= 0 {
+		q.front = slices.Delete(q.front, i, i+1)
+		return true
+	}
+	i := slices.Index(q.waiting[t.session], id)
+	if i < 0 {
+		return false
+	}
+	q.drop(t.session, i)
+	return true
 }
 
 // drop removes the i-th waiting run of session, and the session's turn when
@@ -136,15 +204,26 @@ func (q *queue) drop(session SessionID, i int) {
 }
 
 // remove takes a run out of the queue; false when it does not wait there.
-func (q *queue) remove(session SessionID, id RunID) bool {
+func (q *queue) remove(id RunID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.Index(q.waiting[session], id)
-	if i < 0 {
+	if !q.leave(id) {
 		return false
 	}
-	q.drop(session, i)
 	delete(q.known, id)
+	return true
+}
+
+// moveToFront makes a waiting run the next one, as its row says; false when it
+// waits no more.
+func (q *queue) moveToFront(run *Run) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.leave(run.ID) {
+		return false
+	}
+	q.known[run.ID].position = run.Position
+	q.lead(run.ID)
 	return true
 }
 
@@ -155,7 +234,7 @@ func (q *queue) take(run *Run) bool {
 	if !q.learn(run, true) {
 		return false
 	}
-	q.enter()
+	q.enter(run.ID)
 	return true
 }
 
@@ -174,42 +253,24 @@ func (q *queue) forget(id RunID) {
 	q.mu.Unlock()
 }
 
-// place is how many runs come before this one: those in flight, and of the
-// waiting ones those whose turn comes earlier. False when it does not wait.
-func (q *queue) place(session SessionID, id RunID) (int, bool) {
+// pause closes the window, or opens it again; false when it was so before.
+func (q *queue) pause(paused bool) bool {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	row := slices.Index(q.waiting[session], id)
-	if row < 0 {
-		return 0, false
-	}
-	turn := slices.Index(q.turns, session)
-	before := q.inFlight
-	for t, other := range q.turns {
-		n := len(q.waiting[other])
-		if t < turn {
-			before += min(n, row+1)
-		} else {
-			before += min(n, row)
-		}
-	}
-	return before, true
+	moved := q.paused != paused
+	q.paused = paused
+	q.mu.Unlock()
+	q.filled.Ring()
+	q.bell.Ring()
+	return moved
 }
 
-// QueueState is how full the dispatcher is.
-type QueueState struct {
-	Window   int // places in the backend's queue
-	InFlight int // handed over and not ended
-	Waiting  int // accepted, waiting for their turn
-}
-
-// holdsBack reports whether a run has to wait for another to end. Its client is
-// told so, and waits no more.
+// holdsBack reports whether a run has to wait for another to end, or for the
+// window to open. Its client is told so, and waits no more.
 func (q *queue) holdsBack(id RunID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.known[id]
-	if t == nil || q.inFlight < q.window || !slices.Contains(q.waiting[t.session], id) {
+	if t == nil || t.flying || q.inFlight < q.window && !q.paused {
 		return false
 	}
 	t.answered = true
@@ -237,14 +298,4 @@ func (q *queue) isAnswered(id RunID) bool {
 	defer q.mu.Unlock()
 	t := q.known[id]
 	return t == nil || t.answered
-}
-
-func (q *queue) state() QueueState {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	st := QueueState{Window: q.window, InFlight: q.inFlight}
-	for _, ids := range q.waiting {
-		st.Waiting += len(ids)
-	}
-	return st
 }

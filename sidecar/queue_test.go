@@ -1,6 +1,8 @@
 package sidecar
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,7 +74,7 @@ func TestQueue(t *testing.T) {
 		q := queue{window: 9}
 		q.push(&Run{Session: "a", ID: "a1"}, false)
 		q.push(&Run{Session: "b", ID: "b1"}, false)
-		if !q.remove("a", "a1") || q.remove("a", "a1") {
+		if !q.remove("a1") || q.remove("a1") {
 			t.Error("remove does not say what it did")
 		}
 		if diff := cmp.Diff([]RunID{"b1"}, drain(&q)); diff != "" {
@@ -89,11 +91,29 @@ func TestQueue(t *testing.T) {
 				owner[id] = session
 				q.push(&Run{Session: session, ID: id}, false)
 			}
-			places := map[RunID]int{}
-			for id, session := range owner {
-				places[id], _ = q.place(session, id)
+			for i := range rapid.IntRange(0, 30).Draw(t, "moves") {
+				id := rapid.SampledFrom(slices.Sorted(maps.Keys(owner))).Draw(t, "moved")
+				if rapid.Bool().Draw(t, "to the front") {
+					q.moveToFront(&Run{Session: owner[id], ID: id, State: State{Position: int64(i + 1)}})
+				} else if q.remove(id) {
+					q.push(&Run{Session: owner[id], ID: id}, false)
+				}
 			}
-			for i, id := range drain(&q) {
+			places := map[RunID]int{}
+			for id := range owner {
+				places[id], _ = q.place(id)
+			}
+			order := q.order()
+			for i, id := range order {
+				if places[id] != i {
+					t.Fatalf("%s is listed as number %d, its place is %d", id, i, places[id])
+				}
+			}
+			drained := drain(&q)
+			if len(drained) != len(owner) || len(order) != len(owner) {
+				t.Fatalf("%d runs are listed and %d came out, of %d", len(order), len(drained), len(owner))
+			}
+			for i, id := range drained {
 				if places[id] != i {
 					t.Fatalf("%s came out as number %d, its place was %d", id, i, places[id])
 				}

@@ -33,7 +33,7 @@ func (s *Studio) Runs(ctx context.Context, filter RunFilter) (RunPage, error) {
 
 // QueuePlace is how many runs come before one that waits for its turn; false
 // when it does not wait.
-func (s *Studio) QueuePlace(run *Run) (int, bool) { return s.queue.place(run.Session, run.ID) }
+func (s *Studio) QueuePlace(run *Run) (int, bool) { return s.queue.place(run.ID) }
 
 // Gallery lists a scope's gallery items, newest first.
 func (s *Studio) Gallery(ctx context.Context, filter ItemFilter) (ItemPage, error) {

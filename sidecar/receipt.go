@@ -7,6 +7,9 @@ func (r *Run) AsAccepted() *Run {
 	began := *r
 	began.Status, began.Error = StatusSubmitted, ""
 	began.Result = receiptResult(r)
+	if r.Phase == PhaseHeld {
+		return &began // nothing is in the making: there are no tiles
+	}
 	began.Slots, began.Items = nil, nil
 	for _, slot := range r.Slots {
 		slot.Status, slot.Error, slot.PromptID = SlotPending, "", r.PromptID

@@ -136,7 +136,15 @@ type State struct {
 	// Uploads are those that the run's inputs name.
 	Uploads []UploadID
 	// DueAt is when an unfinished run is cancelled as timed out; zero: never.
-	DueAt      time.Time
+	DueAt time.Time
+	// Hold is what the run waits for beside its turn, or waited for; nil:
+	// nothing.
+	Hold *Hold
+	// Parent is the run that this one came from; empty: none.
+	Parent RunID
+	// Position is above 0 when the run was moved before all others that wait
+	// for a turn; the highest comes first.
+	Position   int64
 	StartedAt  time.Time
 	FinishedAt time.Time
 	// Deleted are the items that were deleted while the run was unfinished.

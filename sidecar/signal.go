@@ -52,6 +52,18 @@ const (
 	SignalCancelRefused SignalKind = "cancel_refused"
 	// SignalSettled: the backend no longer has the prompt of an ended run.
 	SignalSettled SignalKind = "settled"
+	// SignalHeld: the backend is away and cannot have heard of the run, which
+	// waits until it is back.
+	SignalHeld SignalKind = "held"
+	// SignalReleased: what a held run waited for, Wait, has come. That of a
+	// follow-up's parent brings what the run is made of, Bound.
+	SignalReleased SignalKind = "released"
+	// SignalApproved: somebody approved a run that waited for it.
+	SignalApproved SignalKind = "approved"
+	// SignalRejected: a held run will not be run, for Failure's reason.
+	SignalRejected SignalKind = "rejected"
+	// SignalFront: the run is to be the first of those that wait for a turn.
+	SignalFront SignalKind = "front"
 )
 
 // SignalKinds lists all kinds, for tests that must not miss one.
@@ -59,6 +71,7 @@ var SignalKinds = []SignalKind{
 	SignalAdopted, SignalHanding, SignalAccepted, SignalStarted, SignalCached, SignalNodeStarted,
 	SignalNodeFinished, SignalCollecting, SignalFinished, SignalFailed, SignalInterrupted,
 	SignalLost, SignalAgain, SignalTimedOut, SignalCancel, SignalCancelRefused, SignalSettled,
+	SignalHeld, SignalReleased, SignalApproved, SignalRejected, SignalFront,
 }
 
 // Signal is news about a run. Only the fields that its kind names are set.
@@ -75,6 +88,17 @@ type Signal struct {
 	Issues json.RawMessage
 	// AllCached is set with SignalFinished when nothing was computed.
 	AllCached bool
+	Wait      WaitReason
+	Bound     *Bound
+}
+
+// Bound is what a follow-up is made of once its parent has completed.
+type Bound struct {
+	Graph        Digest
+	PromptDigest string
+	Inputs       json.RawMessage
+	Uploads      []UploadID
+	Issues       json.RawMessage
 }
 
 // NodeRef names a node in news about a run.

@@ -29,6 +29,15 @@ type Store interface {
 	// change gets a fresh copy and returns the events to commit with it; when
 	// it returns no events, or an error, nothing is written.
 	Update(ctx context.Context, id RunID, change func(*Run) ([]Event, error)) (*Run, error)
+	// UpdateWith is Update that also adds the data that the change refers to.
+	UpdateWith(ctx context.Context, id RunID, blobs []Blob, change func(*Run) ([]Event, error)) (*Run, error)
+	// Children lists a scope's runs that came from another, newest first, as
+	// Runs does.
+	Children(ctx context.Context, scope Scope, parent RunID) (RunPage, error)
+	// QueuePaused tells whether the queue was paused; PauseQueue pauses or
+	// resumes it, with an event that tells of it when it was not so before.
+	QueuePaused(ctx context.Context) (bool, error)
+	PauseQueue(ctx context.Context, paused bool, event Event) error
 	// Run reads a run with its slots, items and node runs.
 	Run(ctx context.Context, id RunID) (*Run, error)
 	// Runs lists runs without slots, items and node runs, newest first.

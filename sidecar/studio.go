@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -30,9 +31,12 @@ type Options struct {
 	Store    Store
 	Executor Executor
 	Window   int
+	Limits   Limits
 	RunLimit time.Duration
 	// Lost says what becomes of runs that the backend lost; empty: LostFail.
 	Lost LostPolicy
+	// OpenCopy opens our own copy of an output; nil: there are none.
+	OpenCopy func(ref string) (io.ReadCloser, error)
 	// Uploads is where files that clients send are kept; nil: none are taken.
 	Uploads *upload.Folder
 	// Keep says what is kept of finished runs, Copies where their files are;
@@ -55,7 +59,11 @@ type Studio struct {
 	lost     LostPolicy
 	log      *slog.Logger
 
-	queue    queue
+	queue     queue
+	arranging sync.Mutex // held while a run is put where it belongs
+	connected Bell       // the backend came, or went
+	openCopy  func(ref string) (io.ReadCloser, error)
+
 	boxes    mailboxes
 	live     live
 	leaving  leaving
@@ -84,7 +92,8 @@ func New(o Options) *Studio {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, lost: o.Lost, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies}
-	s.queue.window, s.onDemand = o.Window, o.HealthOnDemand
+	s.queue.window, s.queue.limits, s.openCopy = o.Window, o.Limits.withDefaults(), o.OpenCopy
+	s.onDemand = o.HealthOnDemand
 	return s
 }
 
@@ -97,6 +106,8 @@ func (s *Studio) Run(ctx context.Context) error {
 	g.Go(func() error { return s.tellHealth(inner) })
 	g.Go(func() error { return s.tendUploads(inner) })
 	g.Go(func() error { return s.tendRetention(inner) })
+	g.Go(func() error { return s.tendHeld(inner) })
+	g.Go(func() error { return s.awaitBackend(inner) })
 	g.Go(func() error { return s.dispatch(inner, g) })
 	if err := g.Wait(); ctx.Err() == nil {
 		return fmt.Errorf("run studio: %w", err)
@@ -152,10 +163,16 @@ func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
 	if err != nil {
 		return fmt.Errorf("read unfinished runs: %w", err)
 	}
+	if err := s.recoverPause(ctx); err != nil {
+		return err
+	}
 	count := 0
 	for _, run := range runs {
 		switch {
 		case run.Phase == PhaseHeld:
+			s.queue.keepHeld(run)
+			s.queue.lookLater(run.ID, time.Now()) // it may have been moved just now
+			count++
 		case run.Attempt > 0 || run.Accepted || run.Status.Terminal():
 			if s.queue.take(run) {
 				count++
@@ -179,6 +196,9 @@ func (s *Studio) startFollowing(ctx context.Context, g *errgroup.Group, id RunID
 		f.release()
 		s.boxes.close(id)
 		s.queue.forget(id)
+		if f.run != nil && f.run.Phase == PhaseHeld {
+			_, _ = s.arrange(ctx, id) // told there, and tried again
+		}
 		return nil
 	})
 }

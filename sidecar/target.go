@@ -33,6 +33,7 @@ func (t *targets) run(r *Run) {
 	t.put("run", runTarget{
 		Status: r.Status, Phase: r.Phase, Outcome: r.Outcome, PromptID: r.PromptID, Code: r.Code,
 		Error: r.Error, Workflow: r.Workflow, Contract: r.Contract, Attempt: r.Attempt,
+		WaitReason: r.WaitReason(), Parent: r.Parent,
 		CreatedAt: FormatTime(r.CreatedAt), StartedAt: FormatTime(r.StartedAt), FinishedAt: FormatTime(r.FinishedAt),
 		Title: r.Title, Pinned: r.Pinned,
 	})
@@ -62,20 +63,22 @@ func (t *targets) node(n *NodeRun) {
 func (t *targets) json() json.RawMessage { return mustJSON(t.values) }
 
 type runTarget struct {
-	Status     Status   `json:"status"`
-	Phase      Phase    `json:"phase"`
-	Outcome    Outcome  `json:"outcome,omitempty"`
-	PromptID   PromptID `json:"prompt_id,omitempty"`
-	Code       string   `json:"code,omitempty"`
-	Error      string   `json:"error,omitempty"`
-	Workflow   string   `json:"workflow"`
-	Contract   string   `json:"contract"`
-	Attempt    int      `json:"attempt"`
-	CreatedAt  string   `json:"createdAt"`
-	StartedAt  string   `json:"startedAt,omitempty"`
-	FinishedAt string   `json:"finishedAt,omitempty"`
-	Title      string   `json:"title,omitempty"`
-	Pinned     bool     `json:"pinned,omitempty"`
+	Status     Status     `json:"status"`
+	Phase      Phase      `json:"phase"`
+	Outcome    Outcome    `json:"outcome,omitempty"`
+	PromptID   PromptID   `json:"prompt_id,omitempty"`
+	Code       string     `json:"code,omitempty"`
+	Error      string     `json:"error,omitempty"`
+	Workflow   string     `json:"workflow"`
+	Contract   string     `json:"contract"`
+	Attempt    int        `json:"attempt"`
+	WaitReason WaitReason `json:"wait_reason,omitempty"`
+	Parent     RunID      `json:"parent,omitempty"`
+	CreatedAt  string     `json:"createdAt"`
+	StartedAt  string     `json:"startedAt,omitempty"`
+	FinishedAt string     `json:"finishedAt,omitempty"`
+	Title      string     `json:"title,omitempty"`
+	Pinned     bool       `json:"pinned,omitempty"`
 }
 
 type slotTarget struct {

@@ -258,7 +258,8 @@ func TestUploadLife(t *testing.T) {
 			}
 			name := take().StoredName()
 			again := make(chan string, 1)
-			r.store.expired = func() { again <- take().StoredName() }
+			sent := func() { again <- take().StoredName() }
+			r.store.expired.Store(&sent)
 			r.pass(26 * time.Hour)
 			if got := <-again; got != name {
 				t.Errorf("it became %s, was %s", got, name)

@@ -84,8 +84,8 @@ func (a *app) open(ctx context.Context) (err error) {
 	}
 	a.studio = sidecar.New(sidecar.Options{
 		Catalog: a.catalog, Store: a.store, Executor: a.executor,
-		Window: cfg.Window, RunLimit: cfg.runLimit(), Lost: sidecar.LostPolicy(cfg.Lost), Uploads: a.uploads, Log: cfg.log,
-		Keep: cfg.retention(), Copies: a.artifacts,
+		Window: cfg.Window, Limits: cfg.limits(), RunLimit: cfg.runLimit(), Lost: sidecar.LostPolicy(cfg.Lost), Uploads: a.uploads, Log: cfg.log,
+		Keep: cfg.retention(), Copies: a.artifacts, OpenCopy: copies(a.artifacts),
 		HealthOnDemand: cfg.remote(),
 	})
 	a.handler, err = routes.New(routes.Options{

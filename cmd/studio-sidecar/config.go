@@ -37,6 +37,8 @@ type serveFlags struct {
 	Window      int     `default:"4" env:"STUDIO_SIDECAR_WINDOW" help:"How many runs may wait in ComfyUI's queue at once."`
 	Lost        string  `enum:"fail,again" default:"fail" env:"STUDIO_SIDECAR_LOST" help:"What becomes of a run that ComfyUI had begun and lost: it fails, or is run again, once."`
 
+	queueFlags
+
 	PublicPrefix   string   `name:"public-prefix" aliases:"api-base-path" placeholder:"PATH" env:"STUDIO_SIDECAR_PUBLIC_PREFIX" help:"Path under which browsers see the API."`
 	PublicUIPrefix string   `name:"public-ui-prefix" placeholder:"PATH" env:"STUDIO_SIDECAR_PUBLIC_UI_PREFIX" help:"Path under which browsers see the panel."`
 	RoutePrefix    string   `name:"route-prefix" placeholder:"PATH" env:"STUDIO_SIDECAR_ROUTE_PREFIX" help:"Path that this server mounts everything at."`
@@ -64,6 +66,7 @@ func (f *serveFlags) faults() []string {
 	say(f.RunTimeout > 0 && f.RunTimeout <= maxSeconds,
 		"--run-timeout-seconds (STUDIO_SIDECAR_RUN_TIMEOUT_SECONDS): %v is out of range; use more than 0 and at most %d", f.RunTimeout, int64(maxSeconds))
 	say(f.Window >= 1 && f.Window <= 1000, "--window (STUDIO_SIDECAR_WINDOW): %d is out of range; use 1 to 1000", f.Window)
+	out = append(out, f.queueFlags.faults()...)
 	for _, p := range []struct{ flag, env, value string }{
 		{"--public-prefix", "STUDIO_SIDECAR_PUBLIC_PREFIX", f.PublicPrefix},
 		{"--public-ui-prefix", "STUDIO_SIDECAR_PUBLIC_UI_PREFIX", f.PublicUIPrefix},

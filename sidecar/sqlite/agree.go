@@ -167,6 +167,9 @@ const adoptEnded = `
 // follow moves our state of a run to where its columns are.
 func follow(r *sidecar.Run) {
 	theirs := derived(r)
+	if r.Phase == sidecar.PhaseHeld && theirs.Phase == sidecar.PhaseSubmitting {
+		theirs.Phase = sidecar.PhaseHeld // what it waits for has not come
+	}
 	r.Revision++
 	r.Phase, r.Outcome = theirs.Phase, theirs.Outcome
 	r.Prompt, r.Accepted = theirs.Prompt, theirs.Accepted

@@ -40,21 +40,12 @@ func (tx *Tx) Create(run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.
 	if run.ID == "" || run.Scope == "" || run.CreatedAt.IsZero() {
 		return errors.New("a run needs an id, a scope and a time of creation")
 	}
-	for _, b := range blobs {
-		if b.Digest != sidecar.DigestOf(b.Data) {
-			return fmt.Errorf("the data of blob %s does not fit its digest", b.Digest)
-		}
-	}
 	var known int64
 	if found, err := one(tx, []any{&known}, "SELECT 1 FROM runs WHERE run_id = ?", string(run.ID)); err != nil || found {
 		return errors.Join(err, exists(found))
 	}
-	for _, b := range blobs {
-		_, err := tx.Exec("INSERT INTO blobs (sha256, size, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-			string(b.Digest), int64(len(b.Data)), b.Data)
-		if err != nil {
-			return fmt.Errorf("keep blob %s: %w", b.Digest, err)
-		}
+	if err := tx.addBlobs(blobs); err != nil {
+		return err
 	}
 	if err := tx.addDelivery(run); err != nil {
 		return fmt.Errorf("keep whom to tell of run %s: %w", run.ID, err)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -18,7 +19,7 @@ const (
 	// applicationID is "SSid" in ASCII.
 	applicationID = 0x53536964
 	// schemaVersion is the number of the newest migration.
-	schemaVersion = 6
+	schemaVersion = 7
 	// checkedSize is how large a file may be to be checked page by page at
 	// each start: some 50 ms. Larger ones are by Verify.
 	checkedSize = 32 << 20
@@ -47,7 +48,7 @@ var requiredColumns = map[string][]string{
 var ownColumns = map[int64]map[string][]string{
 	1: {
 		"sidecar_meta": {"key", "value"},
-		"run_state":    append([]string{"retained_from", "base_hash"}, without(stateTable.columns, "uploads")...),
+		"run_state":    append([]string{"retained_from", "base_hash"}, without(stateTable.columns, "uploads", "hold")...),
 		"node_runs":    nodeTable.columns,
 		"events":       {"seq", "run_id", "scope", "revision", "type", "targets", "at", "hash"},
 		"blobs":        {"sha256", "size", "data"},
@@ -59,12 +60,13 @@ var ownColumns = map[int64]map[string][]string{
 	4: {"commands": append([]string{"seq"}, commandTable.columns...)},
 	5: {"run_state": {"bytes"}},
 	6: {"run_state": {"digest"}},
+	7: {"run_state": {"hold"}},
 }
 
-func without(columns []string, name string) []string {
+func without(columns []string, names ...string) []string {
 	var kept []string
 	for _, column := range columns {
-		if column != name {
+		if !slices.Contains(names, column) {
 			kept = append(kept, column)
 		}
 	}

@@ -35,14 +35,15 @@ func scanRun(row scanner) (*storedRun, error) {
 		id, phase, outcome, code, prompt, due, contract, graph, environment, manifest textCell
 		digest, issues, deleted, started, finished, updated, uploads                  textCell
 		title                                                                         textCell
-		revision, attempt, accepted, pinned                                           numberCell
+		reason, parent, after, hold                                                   textCell
+		revision, attempt, accepted, pinned, position                                 numberCell
 		head                                                                          []byte
 	}
 	err := row.Scan(&c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &c[10], &c[11],
 		&s.id, &s.revision, &s.head, &s.phase, &s.outcome, &s.code, &s.attempt, &s.accepted,
 		&s.prompt, &s.due, &s.contract, &s.graph, &s.environment, &s.manifest,
 		&s.digest, &s.issues, &s.deleted, &s.started, &s.finished, &s.updated, &s.uploads,
-		&s.title, &s.pinned)
+		&s.title, &s.pinned, &s.reason, &s.position, &s.parent, &s.after, &s.hold)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +65,10 @@ func scanRun(row scanner) (*storedRun, error) {
 		EnvironmentRef: documentOf(s.environment), ManifestRevision: string(s.manifest), PromptDigest: string(s.digest),
 		Issues: documentOf(s.issues), DueAt: timeOf(s.due), StartedAt: timeOf(s.started), FinishedAt: timeOf(s.finished),
 		Title: string(s.title), Pinned: s.pinned != 0, HeadHash: s.head,
+		Position: int64(s.position), Parent: sidecar.RunID(s.parent),
+	}
+	if run.Hold, err = holdOf(s.hold, s.after); err != nil {
+		return nil, fmt.Errorf("read what run %s waits for: %w", run.ID, err)
 	}
 	if s.deleted != "" {
 		if err := json.Unmarshal([]byte(s.deleted), &run.Deleted); err != nil {
@@ -92,6 +97,7 @@ func stateRow(r *sidecar.Run, updated string) []any {
 			deleted = string(text)
 		}
 	}
+	after, hold := holdCells(r.Hold)
 	return []any{
 		string(r.ID), r.Revision, blob(r.HeadHash), string(r.Phase), string(r.Outcome), r.Code,
 		int64(r.Attempt), flag(r.Accepted), string(r.Prompt), sidecar.FormatTime(r.DueAt),
@@ -99,6 +105,7 @@ func stateRow(r *sidecar.Run, updated string) []any {
 		r.PromptDigest, document(r.Issues), deleted,
 		sidecar.FormatTime(r.StartedAt), sidecar.FormatTime(r.FinishedAt), updated, uploadsCell(r.Uploads),
 		nullable(r.Title), flag(r.Pinned),
+		string(r.WaitReason()), position(r.Position), nullable(r.Parent), after, hold,
 	}
 }
 

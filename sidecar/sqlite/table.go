@@ -20,6 +20,7 @@ var (
 		"prompt_id", "due_at", "contract", "graph", "environment_ref", "manifest_revision",
 		"prompt_digest", "issues", "deleted", "started_at", "finished_at", "row_updated_at", "uploads",
 		"title", "pinned",
+		"wait_reason", "position", "parent", "after_run", "hold",
 	}}
 	slotTable = table{"output_slots", 1, []string{
 		"slot_id", "run_id", "session_id", "scope_key", "workflow", "contract",
