@@ -92,7 +92,7 @@ func (c *demoCmd) stepDelay() time.Duration {
 func demoFlags(l listenFlags) serveFlags {
 	return serveFlags{
 		listenFlags: l, State: "ephemeral", Gallery: "private", MaxMB: 256,
-		RunTimeout: sidecar.DefaultRunLimit.Seconds(), Window: sidecar.DefaultWindow,
+		RunTimeout: sidecar.DefaultRunLimit.Seconds(), Window: sidecar.DefaultWindow, queueFlags: defaultQueue,
 	}
 }
 

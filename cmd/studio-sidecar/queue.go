@@ -16,6 +16,9 @@ type queueFlags struct {
 	MaxWaitingPerSession int `name:"max-waiting-per-session" default:"200" env:"STUDIO_SIDECAR_MAX_WAITING_PER_SESSION" help:"How many runs of one session may wait here."`
 }
 
+// defaultQueue are the limits of commands that have no flags for them.
+var defaultQueue = queueFlags{sidecar.DefaultMaxWaiting, sidecar.DefaultMaxWaitingPerSession}
+
 func (f *queueFlags) faults() (out []string) {
 	for _, limit := range []struct {
 		name  string
