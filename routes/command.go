@@ -2,9 +2,9 @@ package routes
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"net/http"
 	"net/textproto"
 	"time"
@@ -19,6 +19,10 @@ const (
 	// loneKey is how long a key has to be that stands for itself: nobody is to
 	// guess it.
 	loneKey = 16
+	// answerLimit is how much of an answer is kept with its command; what is
+	// longer is rendered from the run again.
+	answerLimit = 256 << 10 // bytes
+	cookieSet   = "Set-Cookie"
 )
 
 const (
@@ -70,10 +74,13 @@ func (c *call) readCommand(r Route, given []string) (*sidecar.Command, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.raw, err = c.readBody(); err != nil {
+	limit := c.opts.MaxRequestBytes
+	if r.terse {
+		limit = editBytes
+	}
+	if c.raw, err = c.readUpTo(limit); err != nil {
 		return nil, err
 	}
-	c.r.Body = io.NopCloser(bytes.NewReader(c.raw))
 	command := &sidecar.Command{
 		Owner: owner, Key: key, Hash: c.hash(c.raw), Session: owner, Kind: r.Name, At: time.Now().UTC().Truncate(time.Millisecond),
 	}
@@ -122,7 +129,7 @@ func (c *call) once(r Route, order *sidecar.Order) error {
 	}
 	c.turn = turn
 	defer turn.release()
-	stored, err := c.studio.Command(ctx, command.Owner, command.Key)
+	stored, err := c.asked(ctx, command)
 	switch {
 	case err != nil:
 		return err
@@ -135,15 +142,30 @@ func (c *call) once(r Route, order *sidecar.Order) error {
 		}
 	}
 	c.w.Header().Set(replayedHeader, "true")
+	c.assigned = string(stored.Session)
 	if stored.Answer != nil {
 		c.replay(stored.Answer)
 		return nil
 	}
 	// The change was made, of the revision that was meant, but nobody was told:
 	// that is left to do.
-	c.resumed, c.assigned = stored, string(stored.Session)
+	c.resumed = stored
 	r.handle = retelling(r.handle)
 	return c.carryOut(r, &sidecar.Order{Command: stored})
+}
+
+// asked finds what was asked for under the key before: by this session, or by
+// whoever had none and was given this one.
+func (c *call) asked(ctx context.Context, command *sidecar.Command) (*sidecar.Command, error) {
+	stored, err := c.studio.Command(ctx, command.Owner, command.Key)
+	if err != nil || stored != nil || command.Owner == "" {
+		return stored, err
+	}
+	lone, err := c.studio.Command(ctx, "", command.Key)
+	if err != nil || lone == nil || lone.Session != command.Owner {
+		return nil, err
+	}
+	return lone, nil
 }
 
 // retelling lets a handler answer for what was done before. Where it refuses to
@@ -178,7 +200,7 @@ func (c *call) carryOut(r Route, order *sidecar.Order) error {
 	rec, err := c.record(r.handle)
 	answer := rec.answer()
 	foretold := order.Settled() && order.Command.Answer != nil
-	if !foretold && c.keeps(order, answer.Status, err) {
+	if !foretold && len(answer.Body) <= answerLimit && c.keeps(order, err) {
 		command := *order.Command
 		command.Answer = answer
 		stored, err := c.studio.AnswerCommand(c.r.Context(), &command)
@@ -193,14 +215,14 @@ func (c *call) carryOut(r Route, order *sidecar.Order) error {
 	return nil
 }
 
-// keeps decides whether an answer is for ever. A refusal that changed nothing
-// is not, nor is a failure of ours, the end of a wait, or what nobody was there
-// to hear.
-func (c *call) keeps(order *sidecar.Order, status int, err error) bool {
+// keeps decides whether an answer is for ever. That of a call which changed
+// nothing is not, nor is a failure of ours, the end of a wait, or what nobody
+// was there to hear.
+func (c *call) keeps(order *sidecar.Order, err error) bool {
 	if err != nil && statusOf(c.faultOf(err).code) >= http.StatusInternalServerError || c.r.Context().Err() != nil {
 		return false
 	}
-	return order.Settled() || c.resumed != nil || status/100 == 2
+	return order.Settled() || c.resumed != nil
 }
 
 // foretell keeps an answer together with the change that it tells of, which
@@ -217,6 +239,10 @@ func (c *call) foretell(status int, body []byte) {
 func (c *call) replay(a *sidecar.Answer) {
 	h := c.w.Header()
 	for name, values := range a.Header {
+		if name == cookieSet {
+			c.session()
+			continue
+		}
 		h[textproto.CanonicalMIMEHeaderKey(name)] = values
 	}
 	if a.Status == http.StatusNoContent || a.Status == http.StatusNotModified {
@@ -233,6 +259,9 @@ func kept(h http.Header) http.Header {
 	h = h.Clone()
 	for _, name := range passing {
 		h.Del(name)
+	}
+	if h.Get(cookieSet) != "" {
+		h[cookieSet] = []string{} // the command has the session: it opens more than this answer
 	}
 	return h
 }

@@ -51,7 +51,7 @@ func (c *call) expected() ([]int64, error) {
 			return nil, badRequest("'If-Match' must be an ETag, in its quotes.", "Send the ETag of GET /runs/{run_id} as it is.")
 		}
 		number, _, _ = strings.Cut(strings.TrimSuffix(number, `"`), "-")
-		if revision, err := strconv.ParseInt(number, 10, 64); err == nil {
+		if revision, err := strconv.ParseInt(number, 10, 64); err == nil && strconv.FormatInt(revision, 10) == number {
 			revisions = append(revisions, revision)
 		}
 	}

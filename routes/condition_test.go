@@ -52,6 +52,14 @@ func TestIfMatch(t *testing.T) {
 			t.Error("the run changed")
 		}
 	})
+	t.Run("a_number_that_is_written_otherwise_is_another", func(t *testing.T) {
+		revision := fmt.Sprint(r.get(run).json(t)["run"].(map[string]any)["revision"])
+		for _, given := range []string{`"+` + revision + `"`, `"0` + revision + `"`, `" ` + revision + `"`} {
+			if a := r.ask("DELETE", item, "", "If-Match", given); a.status != 412 {
+				t.Fatalf("If-Match %s: %d %s", given, a.status, a.body)
+			}
+		}
+	})
 	t.Run("what_is_no_tag_is_told", func(t *testing.T) {
 		if a := r.ask("DELETE", item, "", "If-Match", "7"); a.status != 400 {
 			t.Errorf("%d %s", a.status, a.body)
@@ -78,6 +86,25 @@ func TestIfMatch(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	})
+}
+
+// What makes something new has no revision to compare with: it is not made.
+func TestIfMatchOfNothing(t *testing.T) {
+	r := start(t, own)
+	for _, c := range [][2]string{{runPath, `{"wait": true}`}, {runPath, `{"width": 5}`}, {"/uploads/prepare", `{"filename": "a.png"}`}} {
+		for _, key := range []string{"", "k"} {
+			a := r.ask("POST", c[0], c[1], "If-Match", `"1"`, keyName, key)
+			if doc := a.json(t); a.status != 412 || doc["error"] != "precondition_failed" || doc["hint"] == nil {
+				t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.body)
+			}
+		}
+	}
+	if runs, prompts := r.counts(); runs != 0 || prompts != 0 {
+		t.Errorf("%d runs, %d prompts", runs, prompts)
+	}
+	if kept := r.get("/commands").json(t)["commands"].([]any); len(kept) != 0 {
+		t.Errorf("commands: %v", kept)
+	}
 }
 
 // Of many who saw one revision, one changes it.

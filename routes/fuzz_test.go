@@ -3,6 +3,7 @@ package routes_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -94,6 +95,38 @@ func FuzzCursor(f *testing.F) {
 				if w.Code != 200 && w.Code != 400 {
 					t.Errorf("%q: %d", cursor, w.Code)
 				}
+			}
+		})
+	})
+}
+
+// FuzzChange asks for a change of a run that cannot be cancelled: nothing is
+// ever done.
+func FuzzChange(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"k", `"1"`}, {`"a key"`, `"0", W/"7-ab"`}, {`""`, "*"}, {"\"", `"`}, {"ü", `W/`}, {"a\tb", `"+1"`}, {"", "\"-\","}, {strings.Repeat("k", 256), `"9223372036854775808"`},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	r := start(f)
+	run := "/runs/" + r.run(`{"wait": true}`)["run_id"].(string)
+	revision := fmt.Sprint(r.get(run).json(f)["run"].(map[string]any)["revision"])
+	for _, written := range []string{`"%s"`, `"+%s"`, `"0%s"`, `"%s-"`, `W/"%s-a", "1"`} {
+		f.Add("k", fmt.Sprintf(written, revision))
+	}
+	f.Fuzz(func(t *testing.T, key, match string) {
+		bounded.Input(t, func() {
+			req := httptest.NewRequest("POST", run+"/cancel", nil)
+			req.Header.Set("X-ComfyGit-Studio-Session", "anna")
+			req.Header["Idempotency-Key"], req.Header["If-Match"] = []string{key}, []string{match}
+			w := r.check(t, req)
+			named := strings.Contains(match, "*") || strings.Contains(match, `"`+revision+`"`) || strings.Contains(match, `"`+revision+"-")
+			printable := strings.IndexFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) < 0 && key != "" && len(key) <= 257
+			switch {
+			case w.Code != 400 && !printable:
+				t.Errorf("the key %q is taken: %d", key, w.Code)
+			case w.Code == 409 && !named, w.Code != 400 && w.Code != 409 && w.Code != 412:
+				t.Errorf("%q of revision %s: %d %s", match, revision, w.Code, w.Body)
 			}
 		})
 	})

@@ -56,7 +56,7 @@ func (c *call) readRun(inputs func(string) bool) (runRequest, error) {
 func (c *call) readBody() ([]byte, error) { return c.readUpTo(c.opts.MaxRequestBytes) }
 
 func (c *call) readUpTo(limit int64) ([]byte, error) {
-	if c.raw != nil && int64(len(c.raw)) <= limit {
+	if c.raw != nil {
 		return c.raw, nil
 	}
 	if err := checkCharset(c.r.Header.Get("Content-Type")); err != nil {
@@ -64,13 +64,13 @@ func (c *call) readUpTo(limit int64) ([]byte, error) {
 	}
 	body := &pacedReader{http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, limit), c.control()}
 	if c.r.ContentLength > limit {
-		return nil, tooLarge(limit)
+		return nil, c.tooLarge(limit)
 	}
 	raw, err := io.ReadAll(body)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, tooLarge(limit)
+		return nil, c.tooLarge(limit)
 	case err != nil:
 		return nil, &fault{code: "bad_request", message: "The request body did not arrive whole.", hint: "Send it again.", cause: err}
 	}
@@ -94,7 +94,14 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	return p.Reader.Read(b)
 }
 
-func tooLarge(limit int64) *fault {
+// tooLarge tells of a limit, and of the flag that raises it if one does.
+func (c *call) tooLarge(limit int64) *fault {
+	if limit != c.opts.MaxRequestBytes {
+		return &fault{
+			code: sidecar.CodeTooLarge, message: fmt.Sprintf("Request body is too large. At most %d KiB are read here.", limit>>10),
+			hint: "Send what the route takes, and nothing more.",
+		}
+	}
 	return &fault{
 		code: sidecar.CodeTooLarge,
 		message: fmt.Sprintf("Request body is too large. This cg serve instance accepts contract requests up to %d MiB.",

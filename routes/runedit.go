@@ -8,7 +8,8 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
-// editBytes bounds the body of an edit: a title and a flag.
+// editBytes bounds the body of a route that reads a title and a flag, or
+// nothing.
 const editBytes = 64 << 10
 
 // editRun writes a title on a run, and pins it.
@@ -68,8 +69,9 @@ func decodeEdit(raw []byte) (sidecar.Edit, error) {
 
 // deleteRun removes a finished run.
 func (c *call) deleteRun() error {
+	v := c.session()
 	c.foretell(http.StatusOK, renderDeleted(true))
-	if err := c.studio.DeleteRun(c.r.Context(), c.session().Scope, sidecar.RunID(c.path("run_id"))); err != nil {
+	if err := c.studio.DeleteRun(c.r.Context(), v.Scope, sidecar.RunID(c.path("run_id"))); err != nil {
 		return err
 	}
 	c.json(http.StatusOK, renderDeleted(true))

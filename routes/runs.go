@@ -52,6 +52,7 @@ func (c *call) launchContract() error {
 		return launchFault(err)
 	}
 	if req.wait && !run.Status.Terminal() {
+		c.raw = nil // it may be large, and the wait long
 		run, err = c.wait(ctx, run)
 		if err != nil {
 			return err

@@ -85,7 +85,7 @@ func (c *call) readForm(take func(*multipart.Part) error) error {
 		}
 		if err != nil {
 			c.drain(body)
-			return formFault(err, limit)
+			return c.formFault(err, limit)
 		}
 	}
 }
@@ -111,13 +111,13 @@ func (c *call) liftDeadline() error {
 	return nil
 }
 
-func formFault(err error, limit int64) error {
+func (c *call) formFault(err error, limit int64) error {
 	var own *fault
 	var refusal *sidecar.Error
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return tooLarge(limit)
+		return c.tooLarge(limit)
 	case errors.As(err, &own), errors.As(err, &refusal):
 		return err
 	}

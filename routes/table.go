@@ -25,6 +25,7 @@ type Route struct {
 	handle handler
 	open   bool // asks for no token
 	panel  bool // part of the panel, which has its own way to sign in
+	terse  bool // reads no body, or a short one
 }
 
 // Table lists all routes, in the order in which paths are matched.
@@ -40,22 +41,22 @@ func table() []Route {
 		{Method: "GET", Path: "/commands", Name: "list_commands", Summary: "List what was asked for under an Idempotency-Key", handle: (*call).listCommands},
 		{Method: "GET", Path: "/outputs/view", Name: "view_output", Summary: "Fetch a generated output artifact", handle: (*call).viewOutput},
 		{Method: "GET", Path: "/runs/{run_id}", Name: "show_run", Summary: "Return one run record, output slots, and gallery items", handle: (*call).showRun},
-		{Method: "PATCH", Path: "/runs/{run_id}", Name: "edit_run", Summary: "Write a title on a run, or pin it", handle: (*call).editRun},
-		{Method: "DELETE", Path: "/runs/{run_id}", Name: "delete_run", Summary: "Delete a finished run with its outputs in the gallery", handle: (*call).deleteRun},
+		{Method: "PATCH", Path: "/runs/{run_id}", Name: "edit_run", Summary: "Write a title on a run, or pin it", terse: true, handle: (*call).editRun},
+		{Method: "DELETE", Path: "/runs/{run_id}", Name: "delete_run", Summary: "Delete a finished run with its outputs in the gallery", terse: true, handle: (*call).deleteRun},
 		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", Summary: "Stream what happens to one run as server-sent events", handle: (*call).runEvents},
 		{Method: "GET", Path: "/runs/{run_id}/view", Name: "view_run", Summary: "Return all that is known of one run, as of one revision", handle: (*call).viewRun},
 		{Method: "GET", Path: "/runs/{run_id}/deltas", Name: "run_deltas", Summary: "Return how one run moved on from a revision, as JSON Patch", handle: (*call).runDeltas},
 		{Method: "GET", Path: "/runs/{run_id}/pages/{kind}", Name: "page_run", Summary: "Return a window of one run's events, nodes or slots", handle: (*call).pageRun},
 		{Method: "GET", Path: "/runs/{run_id}/preview", Name: "run_preview", Summary: "Show the newest picture of a run in the making", handle: (*call).preview},
-		{Method: "POST", Path: "/runs/{run_id}/cancel", Name: "cancel_run", Summary: "Cancel a running contract run", handle: (*call).cancelRun},
-		{Method: "POST", Path: "/runs/{run_id}/approve", Name: "approve_run", Summary: "Let a run go that waits for approval", handle: (*call).approveRun},
-		{Method: "POST", Path: "/runs/{run_id}/reject", Name: "reject_run", Summary: "End a run that waits for approval", handle: (*call).rejectRun},
-		{Method: "POST", Path: "/runs/{run_id}/front", Name: "front_run", Summary: "Make a waiting run the next one", handle: (*call).frontRun},
+		{Method: "POST", Path: "/runs/{run_id}/cancel", Name: "cancel_run", Summary: "Cancel a running contract run", terse: true, handle: (*call).cancelRun},
+		{Method: "POST", Path: "/runs/{run_id}/approve", Name: "approve_run", Summary: "Let a run go that waits for approval", terse: true, handle: (*call).approveRun},
+		{Method: "POST", Path: "/runs/{run_id}/reject", Name: "reject_run", Summary: "End a run that waits for approval", terse: true, handle: (*call).rejectRun},
+		{Method: "POST", Path: "/runs/{run_id}/front", Name: "front_run", Summary: "Make a waiting run the next one", terse: true, handle: (*call).frontRun},
 		{Method: "GET", Path: "/runs/{run_id}/children", Name: "list_children", Summary: "List the runs that came from a run", handle: (*call).listChildren},
 		{Method: "GET", Path: "/queue", Name: "show_queue", Summary: "Show what is in flight, waits for its turn, or is held", handle: (*call).showQueue},
-		{Method: "POST", Path: "/queue/pause", Name: "pause_queue", Summary: "Hand over no more runs", handle: (*call).pauseQueue},
-		{Method: "POST", Path: "/queue/resume", Name: "resume_queue", Summary: "Hand runs over again", handle: (*call).resumeQueue},
-		{Method: "DELETE", Path: "/gallery/{item_id}", Name: "delete_item", Summary: "Delete one gallery item from the current session", handle: (*call).deleteItem},
+		{Method: "POST", Path: "/queue/pause", Name: "pause_queue", Summary: "Hand over no more runs", terse: true, handle: (*call).pauseQueue},
+		{Method: "POST", Path: "/queue/resume", Name: "resume_queue", Summary: "Hand runs over again", terse: true, handle: (*call).resumeQueue},
+		{Method: "DELETE", Path: "/gallery/{item_id}", Name: "delete_item", Summary: "Delete one gallery item from the current session", terse: true, handle: (*call).deleteItem},
 		{Method: "POST", Path: "/contracts/{workflow}/{contract}/run", Name: "run_contract", Summary: "Start a workflow contract run", handle: (*call).runContract},
 		{Method: "GET", Path: "/contracts/{workflow}/{contract}", Name: "show_contract", Summary: "Return one workflow contract", handle: (*call).showContract},
 		{Method: "POST", Path: "/contracts/{path:.+}/run", Name: "run_contract_by_path", Alias: true, handle: (*call).runContract},

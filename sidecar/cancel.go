@@ -43,7 +43,8 @@ func (s *Studio) Cancel(ctx context.Context, scope Scope, id RunID) (*Run, error
 	}
 	s.boxes.poke(id)
 	if run.Phase == PhaseCancelling {
-		run = s.cancelAtBackend(ctx, run)
+		// The order was for the change above, whether or not it was needed.
+		run = s.cancelAtBackend(WithOrder(ctx, nil), run)
 	}
 	return run, nil
 }

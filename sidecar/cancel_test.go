@@ -226,6 +226,33 @@ func TestCancel(t *testing.T) {
 				}
 			})
 		})
+		t.Run("by_another_in_between_the_order_is_for_nothing_else", func(t *testing.T) {
+			bubble(t, s, func(r *rig) {
+				for _, route := range []string{"/queue", "/interrupt", "/jobs/"} {
+					r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Method: http.MethodPost, Route: route, Status: 403, Body: "no"})
+				}
+				run := r.launch(anna, "slow", 1)
+				r.inPhase(run.ID, sidecar.PhaseExecuting)
+				order := &sidecar.Order{Command: &sidecar.Command{Owner: anna, Key: "k", Hash: []byte("h"), Session: anna, Kind: "cancel_run", At: time.Now()}}
+				another := sync.OnceFunc(func() {
+					_, err := r.store.Store.Update(context.Background(), run.ID, func(run *sidecar.Run) ([]sidecar.Event, error) {
+						return run.Apply(sidecar.Signal{Kind: sidecar.SignalCancel}, time.Now()), nil
+					})
+					must(r, err)
+				})
+				r.store.updating.Store(&another)
+				got, err := r.studio.Cancel(sidecar.WithOrder(context.Background(), order), run.Scope, run.ID)
+				must(r, err)
+				r.isCancelled(got)
+				if !jsonHas(got.Result, "remote_cancel") {
+					r.Errorf("the refusal is not told: %s", got.Result)
+				}
+				if known, err := r.studio.Command(context.Background(), anna, "k"); err != nil || known != nil || order.Settled() {
+					r.Errorf("the command was carried out: %v %v %v", known, err, order.Settled())
+				}
+				r.isCancelled(r.finished(run.ID))
+			})
+		})
 		t.Run("twice_and_by_two_at_once", func(t *testing.T) {
 			bubble(t, s, func(r *rig) {
 				run := r.launch(anna, "slow", 1)

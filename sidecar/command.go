@@ -82,7 +82,7 @@ type Order struct {
 	Command *Command // nil: no key was given
 	Expect  []int64  // nil: whatever the revision is
 
-	settled atomic.Bool
+	checked, settled atomic.Bool
 }
 
 type orderKey struct{}
@@ -110,12 +110,28 @@ func (o *Order) Settle() { o.settled.Store(true) }
 // Check refuses a run whose revision is none of those expected, with an *Error
 // that shows the run. A nil order expects nothing.
 func (o *Order) Check(r *Run) error {
-	if o == nil || o.Expect == nil || slices.Contains(o.Expect, r.Revision) {
+	if o == nil || o.Expect == nil {
+		return nil
+	}
+	o.checked.Store(true)
+	if slices.Contains(o.Expect, r.Revision) {
 		return nil
 	}
 	return &Error{
 		Code: CodeCondition, Message: fmt.Sprintf("Run '%s' has moved on to revision %d; nothing was done.", r.ID, r.Revision),
 		Hint: "Look at the run, then ask again with the ETag that it has now, or without If-Match.", Run: r,
+	}
+}
+
+// Checked refuses, with an *Error, to make a change of no run when the order
+// expects revisions of one. Stores ask it before they commit.
+func (o *Order) Checked() error {
+	if o.Expect == nil || o.checked.Load() {
+		return nil
+	}
+	return &Error{
+		Code: CodeCondition, Message: "There is no run here whose revision could be the expected one; nothing was done.",
+		Hint: "Ask again without If-Match.",
 	}
 }
 

@@ -141,6 +141,7 @@ type flaky struct {
 	*sqlite.Store
 	writes, reads, blobs atomic.Bool            // fail
 	expired              atomic.Pointer[func()] // called between rows and files
+	updating             atomic.Pointer[func()] // called before an update that has an order
 }
 
 func (s *flaky) Unfinished(ctx context.Context) ([]*sidecar.Run, error) {
@@ -170,6 +171,9 @@ func (s *flaky) Create(ctx context.Context, run *sidecar.Run, events []sidecar.E
 func (s *flaky) Update(ctx context.Context, id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Event, error)) (*sidecar.Run, error) {
 	if s.writes.Load() {
 		return nil, errDisk
+	}
+	if before := s.updating.Load(); before != nil && sidecar.OrderOf(ctx) != nil {
+		(*before)()
 	}
 	return s.Store.Update(ctx, id, change)
 }

@@ -82,13 +82,17 @@ func loadCommand(q querier, owner sidecar.SessionID, key string) (*sidecar.Comma
 // effect is Do for a change that people see. The command of the caller's
 // order, if it has one, is committed with the change, naming the run that
 // change returns: where the command is stored already, nothing is changed. A
-// change that wrote nothing carries out nothing.
+// change that wrote nothing carries out nothing, and one of no run is refused
+// when revisions are expected.
 func (s *Store) effect(ctx context.Context, change func(*Tx, *sidecar.Order) (sidecar.RunID, error)) error {
 	order := sidecar.OrderOf(ctx)
 	wrote := false
 	err := s.Do(ctx, func(tx *Tx) error {
 		run, err := change(tx, order)
-		if wrote = tx.dirty; err != nil || !wrote || order == nil || order.Command == nil {
+		if wrote = tx.dirty; err != nil || !wrote || order == nil {
+			return err
+		}
+		if err := order.Checked(); err != nil || order.Command == nil {
 			return err
 		}
 		return tx.addCommand(order.Command, run)

@@ -91,9 +91,13 @@ func TestCommands(t *testing.T) {
 	})
 	t.Run("later_changes_of_the_call_are_not_concerned", func(t *testing.T) {
 		store := fresh(t)
-		run := newRun("alice", 1)
-		ordered, _ := ordering(newCommand("alice", 1), 7)
-		if err := store.Create(ordered, run, started(run), blobsOfRuns()...); err != nil {
+		run := create(t, store, newRun("alice", 1))
+		ordered, _ := ordering(newCommand("alice", 1), run.Revision)
+		_, err := store.Update(ordered, run.ID, func(r *sidecar.Run) ([]sidecar.Event, error) {
+			r.Revision++
+			return []sidecar.Event{told(r, sidecar.EventRunProgress)}, nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := store.Update(ordered, run.ID, cancel); err != nil || got.Status != sidecar.StatusCancelled {
@@ -137,6 +141,37 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%d won, %d lost", won.Load(), lost.Load())
 		}
 		sound(t, store)
+	})
+	t.Run("a_revision_of_nothing_is_refused", func(t *testing.T) {
+		store := fresh(t)
+		run := apply(t, store, create(t, store, newRun("alice", 1)).ID, sidecar.Signal{Kind: sidecar.SignalHanding}, accepted())
+		err := store.Do(ctx, func(tx *sqlite.Tx) error {
+			_, err := tx.Exec("DELETE FROM runs WHERE run_id = ?", string(run.ID))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expecting := func(err error) {
+			t.Helper()
+			if refused := (*sidecar.Error)(nil); !errors.As(err, &refused) || refused.Code != sidecar.CodeCondition {
+				t.Errorf("got %v", err)
+			}
+		}
+		ordered, order := ordering(newCommand("alice", 1), run.Revision)
+		_, err = store.DeleteItem(ordered, "alice", run.Items[0].ID)
+		expecting(err)
+		expecting(store.AddUpload(ordered, newUpload(1)))
+		other := newRun("alice", 2)
+		expecting(store.Create(ordered, other, started(other), blobsOfRuns()...))
+		for table, want := range map[string]int{"gallery_items": len(run.Items), "files": 0, "runs": 0, "commands": 0} {
+			if n := count(t, store, "SELECT count(*) FROM "+table); n != want {
+				t.Errorf("%d %s, want %d", n, table, want)
+			}
+		}
+		if order.Settled() {
+			t.Error("the order is settled")
+		}
 	})
 	t.Run("an_item_and_an_upload", func(t *testing.T) {
 		store := fresh(t)
