@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"context"
 	"flag"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,8 +60,11 @@ func TestRestart(t *testing.T) {
 			r.until("ComfyUI has it", func() bool { return r.executed(r.read(id)).Queued == 1 })
 		}, time.Minute, errored(sidecar.OutcomeFailed, sidecar.CodeExecution)},
 		"when_it_is_being_cancelled": {"deaf", func(r *rig, id sidecar.RunID) {
-			r.goFirst()
-			r.cancel(r.inPhase(id, sidecar.PhaseExecuting))
+			r.fake.Release() // a held run hears of the cancel before its deaf node
+			r.until("the deaf node runs", func() bool {
+				return slices.ContainsFunc(r.read(id).Nodes, func(n sidecar.NodeRun) bool { return n.Class == "TrialDeaf" })
+			})
+			r.cancel(r.read(id))
 			r.inPhase(id, sidecar.PhaseCancelling)
 		}, 0, cancelled()},
 	} {
