@@ -20,6 +20,7 @@ func readRunAsk(query url.Values) (runAsk, error) {
 	f := &ask.filter
 	f.Active, f.RootOnly, f.Metrics = yes(query.Get("active")), yes(query.Get("root_only")), yes(query.Get("metrics"))
 	f.Workflow, f.Contract = query.Get("workflow"), query.Get("contract")
+	f.Parent = sidecar.RunID(query.Get("parent"))
 	f.Status = sidecar.Status(query.Get("status"))
 	switch f.Status {
 	case "", sidecar.StatusSubmitted, sidecar.StatusRunning, sidecar.StatusCompleted, sidecar.StatusError, sidecar.StatusCancelled:

@@ -140,7 +140,7 @@ func TestRunFilters(t *testing.T) {
 	born := r.get("/runs/" + first).json(t)["run"].(map[string]any)["createdAt"].(string)
 	for query, want := range map[string][]string{
 		"status=completed": {other, first}, "workflow=solid&status=completed": {first}, "workflow=a%2Fb+%25": {other},
-		"workflow=solid&contract=preview": nil, "until=" + url.QueryEscape(born): nil,
+		"workflow=solid&contract=preview": nil, "until=" + url.QueryEscape(born): nil, "parent=" + first: nil,
 		"status=completed&root_only=1&since=" + url.QueryEscape(born): {other, first}, "status=running": nil,
 	} {
 		if diff := cmp.Diff(want, lists(query)); diff != "" {

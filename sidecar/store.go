@@ -87,6 +87,7 @@ type RunFilter struct {
 	Contract string    // of the workflow
 	Since    time.Time // created then or later
 	Until    time.Time // created before
+	Parent   RunID     // made from this run
 	RootOnly bool      // made from no other
 
 	// Metrics asks for those of each run.

@@ -92,6 +92,7 @@ func runFilters() []sidecar.RunFilter {
 		func(f *sidecar.RunFilter) { f.Since = birth },
 		func(f *sidecar.RunFilter) { f.Until = birth.Add(time.Hour) },
 		func(f *sidecar.RunFilter) { f.RootOnly = true },
+		func(f *sidecar.RunFilter) { f.Parent = "run_parent" },
 		func(f *sidecar.RunFilter) { f.Metrics = true },
 		func(f *sidecar.RunFilter) { f.After = sidecar.Cursor{CreatedAt: birth.Add(time.Minute), ID: "run"} },
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -31,6 +32,12 @@ func queryOf(filter sidecar.RunFilter) runQuery {
 	rq := runQuery{
 		from:  " FROM runs AS r LEFT JOIN run_state AS s ON s.run_id = r.run_id",
 		where: " WHERE r.scope_key = ?", args: []any{string(filter.Scope)},
+	}
+	if filter.Parent != "" {
+		// From the few children to their runs.
+		rq.from = " FROM run_state AS s CROSS JOIN runs AS r"
+		rq.where = " WHERE s.parent = ? AND r.run_id = s.run_id AND +r.scope_key = ?"
+		rq.args = []any{string(filter.Parent), string(filter.Scope)}
 	}
 	if filter.Active {
 		rq.and("r.status IN ('submitted', 'running')")
@@ -64,6 +71,15 @@ func plusIf(yes bool) string {
 	return ""
 }
 
+// order is that of the list. Ids are ordered by time: along the children of a
+// run there is no index by creation.
+func (rq *runQuery) order() string {
+	if strings.HasPrefix(rq.from, " FROM run_state") {
+		return " ORDER BY s.run_id DESC LIMIT ?"
+	}
+	return " ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?"
+}
+
 // Runs lists runs of a scope, newest first: at most 1,000, or filter.Limit if
 // that is less.
 func (s *Store) Runs(ctx context.Context, filter sidecar.RunFilter) (sidecar.RunPage, error) {
@@ -83,7 +99,7 @@ func (s *Store) Runs(ctx context.Context, filter sidecar.RunFilter) (sidecar.Run
 			return err
 		}
 		limit := pageSize(filter.Limit)
-		rows, err := q.query("SELECT "+columns+rq.from+where+" ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?", append(args, limit+1)...)
+		rows, err := q.query("SELECT "+columns+rq.from+where+rq.order(), append(args, limit+1)...)
 		return each(rows, err, func(row scanner) error {
 			if len(page.Runs) == limit {
 				page.More = true

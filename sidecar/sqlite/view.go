@@ -8,6 +8,9 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
+// maxChildren bounds those that a view names.
+const maxChildren = 256
+
 // View reads a run and what belongs to it as they were at one moment. An
 // unknown one is [sidecar.ErrNotFound].
 func (s *Store) View(ctx context.Context, id sidecar.RunID, parts sidecar.ViewParts) (*sidecar.RunView, error) {
@@ -46,7 +49,9 @@ func latestAttempt(run *sidecar.Run) {
 	run.Nodes = kept
 }
 
-// readFamily reads where the run came from.
+const childrenOf = "SELECT run_id FROM run_state WHERE parent = ? ORDER BY run_id LIMIT ?"
+
+// readFamily reads where the run came from, and what came from it.
 func readFamily(q querier, v *sidecar.RunView) error {
 	id := string(v.Run.ID)
 	var parent textCell
@@ -55,7 +60,17 @@ func readFamily(q querier, v *sidecar.RunView) error {
 		return err
 	}
 	v.Parent = sidecar.RunID(parent)
-	return nil
+	rows, err := q.query(childrenOf, id, maxChildren+1)
+	err = each(rows, err, func(row scanner) error {
+		if v.MoreChildren = len(v.Children) == maxChildren; v.MoreChildren {
+			return nil
+		}
+		var child textCell
+		err := row.Scan(&child)
+		v.Children = append(v.Children, sidecar.RunID(child))
+		return err
+	})
+	return err
 }
 
 const stepsOf = `

@@ -72,6 +72,15 @@ func TestView(t *testing.T) {
 			t.Errorf("%+v", nodes)
 		}
 	})
+	t.Run("names_parent_and_children", func(t *testing.T) {
+		child := newRun("alice", 9)
+		child.Parent = run.ID
+		create(t, store, child)
+		if v := view(t, store, child.ID, sidecar.ViewParts{}); v.Parent != run.ID || len(v.Children) != 0 {
+			t.Errorf("parent %q, children %v", v.Parent, v.Children)
+		}
+		diff(t, []sidecar.RunID{child.ID}, view(t, store, run.ID, sidecar.ViewParts{}).Children)
+	})
 	t.Run("an_unknown_run_is_not_found", func(t *testing.T) {
 		if _, err := store.View(context.Background(), "run_none", sidecar.ViewParts{}); !errors.Is(err, sidecar.ErrNotFound) {
 			t.Error(err)
@@ -88,6 +97,9 @@ func TestRunFilters(t *testing.T) {
 	for n := range 60 {
 		run := newRun([]sidecar.Scope{"alice", "bertie"}[n%2], n)
 		run.Workflow, run.Contract = pick(random, "solid", "blur"), pick(random, "default", "preview")
+		if n > 10 && random.IntN(2) == 0 {
+			run.Parent = all[random.IntN(2)].ID
+		}
 		create(t, store, run)
 		switch random.IntN(3) {
 		case 0:
@@ -103,7 +115,8 @@ func TestRunFilters(t *testing.T) {
 			Scope: "alice", Status: pick(random, "", sidecar.StatusCancelled, sidecar.StatusCompleted, sidecar.StatusSubmitted),
 			Workflow: pick(random, "", "solid", "blur"), Active: random.IntN(4) == 0, RootOnly: random.IntN(2) == 0,
 			Since: pick(random, time.Time{}, birth.Add(20*time.Second)), Until: pick(random, time.Time{}, birth.Add(40*time.Second)),
-			Limit: 1 + random.IntN(5), Metrics: random.IntN(2) == 0,
+			Parent: pick(random, "", "", all[59].ID, all[58].ID),
+			Limit:  1 + random.IntN(5), Metrics: random.IntN(2) == 0,
 		}
 		if f.Workflow != "" {
 			f.Contract = pick(random, "", "preview")
@@ -131,6 +144,7 @@ func pick[T any](random *rand.Rand, from ...T) T { return from[random.IntN(len(f
 func chosen(f sidecar.RunFilter, run *sidecar.Run) bool {
 	return run.Scope == f.Scope && (f.Status == "" || run.Status == f.Status) && (!f.Active || !run.Status.Terminal()) &&
 		(f.Workflow == "" || run.Workflow == f.Workflow) && (f.Contract == "" || run.Contract == f.Contract) &&
+		(f.Parent == "" || run.Parent == f.Parent) && (!f.RootOnly || run.Parent == "") &&
 		!run.CreatedAt.Before(f.Since) && (f.Until.IsZero() || run.CreatedAt.Before(f.Until))
 }
 
