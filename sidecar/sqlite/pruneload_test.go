@@ -45,7 +45,7 @@ func fillEnded(t *testing.T, store *sqlite.Store, runs int) {
 // short transaction, not for all of them.
 func TestPruneHoldsNobodyUp(t *testing.T) {
 	store := fresh(t)
-	runs := fully(1000, 50_000)
+	runs := fully(1000, 5_000)
 	fillEnded(t, store, runs)
 	before := store.Stats().Transactions
 	done := make(chan sidecar.Pruned, 1)
