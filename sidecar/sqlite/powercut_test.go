@@ -218,7 +218,7 @@ func (h mixedHistory) cutWhileMoving(choose *rand.Rand) powerCut {
 // was acknowledged, and of the rest nothing that came after something missing.
 func TestPowerCut(t *testing.T) {
 	choose := random()
-	cuts, kinds, more := fully(40, 300), map[string]int{}, 0
+	cuts, kinds, more := fully(30, 300), map[string]int{}, 0
 	const steps = 150
 	var h mixedHistory
 	for i := range cuts {

@@ -229,7 +229,7 @@ func TestPruneBesideWriters(t *testing.T) {
 	store := fresh(t)
 	choose := rand.New(rand.NewPCG(*seed, 3))
 	made := 0
-	for round := range 10 {
+	for round := range 5 {
 		done := make(chan error, 1)
 		go func() {
 			_, err := store.Prune(context.Background(), sidecar.Retention{Runs: 5}, birth.Add(time.Hour), sizeOfCopy)

@@ -45,7 +45,7 @@ func fillEnded(t *testing.T, store *sqlite.Store, runs int) {
 // short transaction, not for all of them.
 func TestPruneHoldsNobodyUp(t *testing.T) {
 	store := fresh(t)
-	runs := fully(1000, 5_000)
+	runs := fully(300, 5_000)
 	fillEnded(t, store, runs)
 	before := store.Stats().Transactions
 	done := make(chan sidecar.Pruned, 1)
@@ -89,10 +89,10 @@ func TestKilledWhilePruning(t *testing.T) {
 	choose := random()
 	source := filepath.Join(t.TempDir(), "state.db")
 	store := open(t, source)
-	const runs = 400
+	const runs = 200
 	fillEnded(t, store, runs)
 	closeStore(t, store)
-	kills, between := fully(6, 50), 0
+	kills, between := fully(4, 50), 0
 	for range kills {
 		path := filepath.Join(t.TempDir(), "state.db")
 		write(t, path, readFile(t, source))

@@ -186,7 +186,7 @@ func TestPlanIsWhatPruningDoes(t *testing.T) {
 	choose := random()
 	path := filepath.Join(t.TempDir(), "state.db")
 	made, removed := 0, sidecar.Pruned{}
-	for range fully(6, 40) {
+	for range fully(4, 40) {
 		store := open(t, path)
 		for range choose.IntN(10) {
 			id := endedRun(t, store, "alice", made)
