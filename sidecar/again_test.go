@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestLost(t *testing.T) {
 				for n := range c.times {
 					r.until("it executes", func() bool {
 						run := r.read(launched.ID)
-						return run.Attempt == n+1 && run.Phase == sidecar.PhaseExecuting
+						return run.Attempt == n+1 && slices.ContainsFunc(run.Nodes, func(node sidecar.NodeRun) bool { return node.Attempt == n+1 })
 					})
 					c.how(r)
 				}

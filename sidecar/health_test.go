@@ -244,7 +244,7 @@ func TestStorage(t *testing.T) {
 	t.Run("what_can_never_be_written_ends_its_run", func(t *testing.T) {
 		bubble(t, setup{window: 1}, func(r *rig) {
 			r.sql("CREATE TRIGGER no BEFORE INSERT ON events WHEN NEW.type = 'node_finished' BEGIN SELECT RAISE(ABORT, 'no'); END")
-			run := r.finished(r.launch(anna, "picture", 1).ID)
+			run := r.finished(r.launch(anna, "slow", 1).ID) // slow enough for its nodes to be heard of
 			if diff := cmp.Diff(errored(sidecar.OutcomeFailed, sidecar.CodeRecovery), endOf(run)); diff != "" {
 				r.Error(diff)
 			}
