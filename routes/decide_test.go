@@ -26,7 +26,9 @@ func TestDecisionsAreMadeOnce(t *testing.T) {
 		statuses := make([]int, 8)
 		var all sync.WaitGroup
 		for i := range statuses {
-			all.Go(func() { statuses[i] = r.ask("POST", path+[]string{"/approve", "/reject"}[i%2], "", "If-Match", tag).status })
+			all.Go(func() {
+				statuses[i] = r.ask("POST", path+[]string{"/approve", "/reject"}[i%2], "", "If-Match", tag).status
+			})
 		}
 		all.Wait()
 		won := map[int]int{}
