@@ -79,6 +79,28 @@ func (r *rig) left() int {
 	return len(left)
 }
 
+// TestCancelIsToldLater: the front door that asked for it is to end the run
+// itself first.
+func TestCancelIsToldLater(t *testing.T) {
+	var told time.Time
+	s := &sink{answer: func(int) int {
+		told = time.Now()
+		return 0
+	}}
+	pair(t, setup{callbacks: true, between: s.between}, func(r *rig) {
+		id := r.launch("slow")
+		r.within(20*time.Second, "it runs", func() bool { return started(r) })
+		if a := r.front.ask("POST", "/runs/"+string(id)+"/cancel", ""); a.status != 200 {
+			t.Fatalf("cancel: %d %s", a.status, a.body)
+		}
+		r.within(20*time.Second, "all is told", func() bool { return r.left() == 0 })
+		run := r.ended(id, time.Second)
+		if after := told.Sub(run.FinishedAt); len(s.calls()) != 2 || after < time.Second || after > 3*time.Second {
+			t.Errorf("%q, the last %v after the cancel", s.calls(), after)
+		}
+	})
+}
+
 func TestCallbackBringsTheFiles(t *testing.T) {
 	s := &sink{}
 	asked := 0

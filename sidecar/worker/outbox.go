@@ -30,6 +30,9 @@ const (
 	// retryLimit is how long after a run's end it is tried to tell of it: a
 	// front door that was away for a night still hears.
 	retryLimit = 24 * time.Hour
+	// cancelLead is how long a cancel is not told of: a reference front door that
+	// asked for it would take the word for an end that came before.
+	cancelLead = time.Second
 	// callsAtOnce bounds the callbacks under way: each may carry large files.
 	callsAtOnce = 4
 	// statusWithin bounds a callback without files.
@@ -148,6 +151,9 @@ func (d *delivery) tellBeginning(ctx context.Context, run *sidecar.Run) bool {
 }
 
 func (d *delivery) tellEnd(ctx context.Context, run *sidecar.Run) bool {
+	if run.Status == sidecar.StatusCancelled && !sleepUntil(ctx, run.FinishedAt.Add(cancelLead)) {
+		return false
+	}
 	return d.persist(ctx, func(verdict) bool {
 		return time.Since(run.FinishedAt) > retryLimit
 	}, func(ctx context.Context) error { return d.postEnd(ctx, run) })
