@@ -303,7 +303,8 @@ func (s *Studio) openMade(ctx context.Context, artifact made) (io.ReadCloser, er
 	}
 	content, err := s.exec.Fetch(ctx, FileQuery{Filename: artifact.Filename, Subfolder: artifact.Subfolder, Type: kind, Method: http.MethodGet})
 	if err != nil {
-		return nil, fmt.Errorf("fetch %s: %w", artifact.Filename, err)
+		// Without its cause: that the file is refused just now ends nothing.
+		return nil, fmt.Errorf("fetch %s: %v", artifact.Filename, err)
 	}
 	if content.Status == http.StatusOK {
 		return content.Body, nil
@@ -311,5 +312,11 @@ func (s *Studio) openMade(ctx context.Context, artifact made) (io.ReadCloser, er
 	if err := content.Body.Close(); err != nil {
 		s.log.Debug("close a file", "name", artifact.Filename, "err", err)
 	}
-	return nil, gone
+	switch content.Status {
+	case http.StatusNotFound:
+		return nil, gone
+	case http.StatusBadRequest: // its name has what ComfyUI takes for a way out of its folder
+		return nil, notFed(fmt.Sprintf("ComfyUI does not show the file '%s' of the run that this one follows.", artifact.Filename), "Have it saved under a name without '..'.")
+	}
+	return nil, fmt.Errorf("fetch %s: HTTP %d", artifact.Filename, content.Status)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -199,6 +200,16 @@ func TestFollowUpIsRejected(t *testing.T) {
 			r.ends(r.follow(parent, "load", "picture", "out"), rejected)
 		})
 	})
+	t.Run("comfyui_does_not_show_a_file_of_such_a_name", func(t *testing.T) {
+		withFollowUps(t, func(r *rig) {
+			parent := r.finished(r.launch(anna, "picture", 1).ID)
+			r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Method: http.MethodGet, Route: "/view", Status: http.StatusBadRequest})
+			got := r.ends(r.follow(parent, "load", "picture", "out"), rejected)
+			if !strings.Contains(got.Error, "does not show") {
+				t.Errorf("it says %q", got.Error)
+			}
+		})
+	})
 	t.Run("what_cannot_be_is_refused_at_once", func(t *testing.T) {
 		withFollowUps(t, func(r *rig) {
 			parent := r.launch(anna, "picture", 1)
@@ -229,17 +240,28 @@ func TestFollowUpIsRejected(t *testing.T) {
 }
 
 func TestFollowUpWaitsForItsFile(t *testing.T) {
-	withFollowUps(t, func(r *rig) {
-		parent := r.launch(anna, "picture", 1)
-		r.finished(parent.ID)
-		r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Refuse, Method: "GET", Route: "/view"})
-		child := r.follow(parent, "load", "picture", "out")
-		r.pass(time.Minute)
-		r.isHeld(child, sidecar.WaitParent)
-		r.restart()
-		r.pass(time.Minute)
-		r.isHeld(child, sidecar.WaitParent)
-		r.fake.ClearFaults()
-		r.ends(child, completed())
-	})
+	for name, fault := range map[string]comfyfake.Fault{
+		"nobody_answers":          {Kind: comfyfake.Refuse},
+		"it_is_cut":               {Kind: comfyfake.Cut, Bytes: 20},
+		"comfyui_restarts":        {Kind: comfyfake.Answer, Status: http.StatusBadGateway},
+		"comfyui_is_not_ready":    {Kind: comfyfake.Answer, Status: http.StatusServiceUnavailable},
+		"what_is_between_says_no": {Kind: comfyfake.Answer, Status: http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFollowUps(t, func(r *rig) {
+				parent := r.launch(anna, "picture", 1)
+				r.finished(parent.ID)
+				fault.Method, fault.Route = http.MethodGet, "/view"
+				r.fake.Fault(fault)
+				child := r.follow(parent, "load", "picture", "out")
+				r.pass(time.Minute)
+				r.isHeld(child, sidecar.WaitParent)
+				r.restart()
+				r.pass(time.Minute)
+				r.isHeld(child, sidecar.WaitParent)
+				r.fake.ClearFaults()
+				r.ends(child, completed())
+			})
+		})
+	}
 }
