@@ -30,6 +30,7 @@ type choosy struct {
 	stall *atomic.Int32
 	lag   *atomic.Int64 // of news, in nanoseconds
 	blind *atomic.Bool  // what may have been handed over before cannot be looked for
+	limit *atomic.Int64 // of the job that was handed over last, in nanoseconds
 }
 
 func (e choosy) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
@@ -40,6 +41,7 @@ func (e choosy) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting, er
 }
 
 func (e choosy) Submit(ctx context.Context, job sidecar.Job) (sidecar.Acceptance, error) {
+	e.limit.Store(int64(job.Limit))
 	where := stall(e.stall.Load())
 	if where == nowhere {
 		return e.Executor.Submit(ctx, job)

@@ -18,6 +18,9 @@ func (s *Studio) jobOf(ctx context.Context, run *Run) (Job, error) {
 	job := Job{Run: run.ID, Prompt: run.PromptID, Resumed: run.Attempt > 0, Accepted: run.Accepted, Due: run.DueAt, EnvironmentRef: run.EnvironmentRef}
 	if !run.DueAt.IsZero() {
 		job.Limit = run.DueAt.Sub(run.CreatedAt)
+		if run.Hold != nil && run.Hold.Limit > 0 {
+			job.Limit = run.Hold.Limit // its time began with its release
+		}
 	}
 	if job.Prompt == "" {
 		job.Prompt = run.Prompt

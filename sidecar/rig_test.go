@@ -48,6 +48,7 @@ type rig struct {
 	stall  atomic.Int32 // a stall
 	lag    atomic.Int64 // of news, in nanoseconds
 	blind  atomic.Bool  // looks know nothing of what was handed over before
+	given  atomic.Int64 // how long the latest job may take, in nanoseconds
 	copies *artifact.Dir
 }
 
@@ -91,7 +92,7 @@ func inRig(t testing.TB, s setup, test func(*rig)) {
 // of the last one.
 func (r *rig) start() {
 	r.exec = comfy.New(comfy.Options{URL: "http://comfy:8188", DialContext: r.net.connect, Artifacts: r.copies})
-	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall, &r.lag, &r.blind}
+	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall, &r.lag, &r.blind, &r.given}
 	r.studio = sidecar.New(r.opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
