@@ -141,7 +141,8 @@ func (n *network) cut() {
 // flaky is the real store, which fails while it is told to.
 type flaky struct {
 	*sqlite.Store
-	writes, reads, blobs atomic.Bool            // fail
+	writes, reads, blobs atomic.Bool // fail
+	damaged              atomic.Pointer[damage]
 	expired              atomic.Pointer[func()] // called between rows and files
 	updating             atomic.Pointer[func()] // called before an update that has an order
 }
@@ -198,5 +199,17 @@ func (s *flaky) Blob(ctx context.Context, digest sidecar.Digest) ([]byte, error)
 	if s.blobs.Load() {
 		return nil, errDisk
 	}
+	if d := s.damaged.Load(); d != nil && d.Digest == digest {
+		if d.text == "" {
+			return nil, sidecar.ErrNotFound
+		}
+		return []byte(d.text), nil
+	}
 	return s.Store.Blob(ctx, digest)
+}
+
+// damage is a blob that is another one, or gone when text is empty.
+type damage struct {
+	sidecar.Digest
+	text string
 }

@@ -183,16 +183,16 @@ func (f *feeder) bind(ctx context.Context) (*Bound, []Blob, error) {
 // kept reads what was stored when the follow-up was accepted.
 func (f *feeder) kept(ctx context.Context) (*manifest.Contract, manifest.Graph, manifest.Values, error) {
 	var contract manifest.Contract
-	data, err := f.studio.store.Blob(ctx, f.run.ContractRef)
-	if err == nil {
-		err = json.Unmarshal(data, &contract)
-	}
+	data, err := f.blob(ctx, "contract", f.run.ContractRef)
 	if err != nil {
-		return nil, manifest.Graph{}, nil, fmt.Errorf("read the contract of run %s: %w", f.run.ID, err)
+		return nil, manifest.Graph{}, nil, err
 	}
-	text, err := f.studio.store.Blob(ctx, f.run.Graph)
+	if err := json.Unmarshal(data, &contract); err != nil {
+		return nil, manifest.Graph{}, nil, recoveryError(fmt.Sprintf("The contract that was stored with the run cannot be read: %v.", err))
+	}
+	text, err := f.blob(ctx, "graph", f.run.Graph)
 	if err != nil {
-		return nil, manifest.Graph{}, nil, fmt.Errorf("read the graph of run %s: %w", f.run.ID, err)
+		return nil, manifest.Graph{}, nil, err
 	}
 	graph, _, err := manifest.ParseGraph(text)
 	if err != nil {
@@ -203,6 +203,18 @@ func (f *feeder) kept(ctx context.Context) (*manifest.Contract, manifest.Graph, 
 		return nil, graph, nil, recoveryError(fmt.Sprintf("The inputs that were stored with the run cannot be read: %v.", err))
 	}
 	return &contract, graph, values, nil
+}
+
+// blob reads a part of what was stored. One that is gone does not come back.
+func (f *feeder) blob(ctx context.Context, part string, digest Digest) ([]byte, error) {
+	data, err := f.studio.store.Blob(ctx, digest)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, recoveryError(fmt.Sprintf("The %s that was stored with the run is there no more.", part))
+	case err != nil:
+		return nil, fmt.Errorf("read the %s of run %s: %w", part, f.run.ID, err)
+	}
+	return data, nil
 }
 
 // made is the first artifact of an output, as a completed run keeps it.

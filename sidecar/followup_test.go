@@ -265,3 +265,34 @@ func TestFollowUpWaitsForItsFile(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowUpIsDamaged: what a follow-up is to be built of cannot be used.
+func TestFollowUpIsDamaged(t *testing.T) {
+	contract := func(run *sidecar.Run) sidecar.Digest { return run.ContractRef }
+	graph := func(run *sidecar.Run) sidecar.Digest { return run.Graph }
+	for name, c := range map[string]struct {
+		part func(*sidecar.Run) sidecar.Digest
+		text string // in its place; empty: nothing
+		says string
+	}{
+		"no_contract":     {contract, "", "contract that was stored with the run is there no more"},
+		"no_graph":        {graph, "", "graph that was stored with the run is there no more"},
+		"broken_contract": {contract, "{", "contract that was stored with the run cannot be read"},
+		"broken_graph":    {graph, "[]", "graph that was stored with the run cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withFollowUps(t, func(r *rig) {
+				r.fake.Hold()
+				parent := r.launch(anna, "slow", 1)
+				child := r.follow(parent, "load", "picture", "out")
+				r.store.damaged.Store(&damage{c.part(child), c.text})
+				r.fake.Release()
+				got := r.ends(child, refusal(sidecar.OutcomeFailed, sidecar.CodeRecovery))
+				if !strings.Contains(got.Error, c.says) {
+					t.Errorf("it says %q", got.Error)
+				}
+				r.idle()
+			})
+		})
+	}
+}
