@@ -45,7 +45,7 @@ func (s *Studio) Gallery(ctx context.Context, filter ItemFilter) (ItemPage, erro
 }
 
 // DeleteItem removes a gallery item, and our copy of its file; false when the
-// scope has none of that id.
+// scope has none of that id. A copy that stays is removed by the next pruning.
 func (s *Studio) DeleteItem(ctx context.Context, scope Scope, id ItemID) (bool, error) {
 	ctx = context.WithoutCancel(ctx)
 	item, err := s.store.DeleteItem(ctx, scope, id)
@@ -75,7 +75,10 @@ func (s *Studio) discardCopy(ctx context.Context, item *Item) error {
 	if err == nil && slices.ContainsFunc(run.Items, func(other Item) bool { return copyOf(&other) == ref }) {
 		return nil
 	}
-	return s.exec.Discard([]Result{{Files: []File{{Ref: ref}}}})
+	if err := s.exec.Discard([]Result{{Files: []File{{Ref: ref}}}}); err != nil {
+		return err
+	}
+	return s.store.Spare(ctx, []string{ref})
 }
 
 // copyOf is the reference of the copy that an item shows; empty when none.

@@ -40,14 +40,17 @@ type Pruned struct {
 type RetentionStore interface {
 	// Prune removes the finished runs that retention does not keep, in many
 	// short transactions, with all that belongs to them. size tells how large
-	// a copy is. Their copies become doomed.
+	// a copy is. Their copies become doomed. What an unfinished run waits for
+	// stays, and whose end a delivery is still to tell. Scopes are told by their
+	// versions alone: an event for each of many thousands would tell no more.
 	Prune(ctx context.Context, keep Retention, now time.Time, size func(ref string) int64) (Pruned, error)
 	// DeleteRun removes a finished run as Prune does, tells its scope, and
 	// returns it: ErrNotFound when the scope has none of that id, the run with
 	// ErrUnfinished when it has not ended.
 	DeleteRun(ctx context.Context, scope Scope, id RunID) (*Run, error)
-	// Doomed lists copies that nothing names any more, at most limit of them.
-	Doomed(ctx context.Context, limit int) ([]string, error)
+	// Doomed lists copies that nothing names any more, in their order after a
+	// given one, at most limit of them.
+	Doomed(ctx context.Context, after string, limit int) ([]string, error)
 	// Spare forgets that copies are doomed: they are gone.
 	Spare(ctx context.Context, refs []string) error
 }
@@ -88,59 +91,62 @@ func (s *Studio) Prune(ctx context.Context, keep Retention) (Pruned, error) {
 	if s.copies != nil {
 		size = s.copies.Size
 	}
+	_, commands := s.store.ExpireCommands(ctx, time.Now().Add(-CommandLife))
 	pruned, err := s.store.Prune(ctx, keep, time.Now(), size)
-	if err != nil {
-		return pruned, storageError(err)
+	if err = errors.Join(commands, err); err != nil {
+		err = storageError(err)
 	}
-	if pruned.Copies, err = s.discardDoomed(ctx); err != nil {
-		return pruned, err
-	}
-	if _, err := s.store.ExpireCommands(ctx, time.Now().Add(-CommandLife)); err != nil {
-		return pruned, storageError(err)
-	}
+	copies, failed := s.discardDoomed(ctx)
+	pruned.Copies = copies
 	if s.uploads != nil {
 		pruned.Uploads = s.expireUploads(ctx)
 	}
-	return pruned, nil
+	return pruned, errors.Join(err, failed)
 }
 
 // discardDoomed removes the copies that nothing names any more. Each stays on
-// the list until it is gone.
-func (s *Studio) discardDoomed(ctx context.Context) (count int, err error) {
+// the list until it is gone; those that cannot be removed hold no others up, and
+// the error is of the first of them.
+func (s *Studio) discardDoomed(ctx context.Context) (count int, first error) {
 	if s.copies == nil {
 		return 0, nil
 	}
-	for {
-		refs, err := s.store.Doomed(ctx, maxDoomed)
+	for after := ""; ; {
+		refs, err := s.store.Doomed(ctx, after, maxDoomed)
 		if err != nil {
 			return count, storageError(err)
 		}
-		gone, failed := s.discard(refs)
-		if len(gone) > 0 {
-			if err := s.store.Spare(ctx, gone); err != nil {
-				return count, storageError(err)
-			}
-		}
-		count += len(gone)
-		if failed != nil {
-			return count, fmt.Errorf("remove copies: %w", failed)
+		gone, err := s.discard(ctx, refs)
+		count += gone
+		if first == nil {
+			first = err
 		}
 		if len(refs) < maxDoomed {
-			return count, nil
+			return count, first
 		}
+		after = refs[len(refs)-1]
 	}
 }
 
-// discard returns the copies that it could remove.
-func (s *Studio) discard(refs []string) (gone []string, err error) {
+// discard removes copies and takes those that are gone off the list. It returns
+// how many went, and why the first that did not could not.
+func (s *Studio) discard(ctx context.Context, refs []string) (int, error) {
+	var gone []string
+	var first error
 	for _, ref := range refs {
-		if failed := s.copies.RemoveAll(ref); failed != nil {
-			err = errors.Join(err, failed)
-			continue
+		if err := s.copies.RemoveAll(ref); err == nil {
+			gone = append(gone, ref)
+		} else if first == nil {
+			first = fmt.Errorf("remove copies: %w", err)
 		}
-		gone = append(gone, ref)
 	}
-	return gone, err
+	if len(gone) == 0 {
+		return 0, first
+	}
+	if err := s.store.Spare(ctx, gone); err != nil {
+		return 0, storageError(err)
+	}
+	return len(gone), first
 }
 
 // DeleteRun removes a finished run of a scope with its items, events and
@@ -160,8 +166,23 @@ func (s *Studio) DeleteRun(ctx context.Context, scope Scope, id RunID) error {
 	case err != nil:
 		return storageError(err)
 	}
-	if _, err := s.discardDoomed(ctx); err != nil {
+	if s.copies == nil {
+		return nil
+	}
+	if _, err := s.discard(ctx, copiesOf(run)); err != nil {
 		s.log.Error("remove the copies of a deleted run", "run", id, "err", err)
 	}
 	return nil
+}
+
+// copiesOf are the copies that a run's items show. Others that were doomed with
+// it go with the next pruning.
+func copiesOf(run *Run) []string {
+	var refs []string
+	for i := range run.Items {
+		if ref := copyOf(&run.Items[i]); ref != "" {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/artifact"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
-	"github.com/comfygit-ai/studio-sidecar/sidecar/upload"
 )
 
 // stateFlag names a state database that is there.
@@ -51,7 +51,7 @@ func (c *pruneCmd) Run(line *cli, con console) error {
 	}
 	var pruned sidecar.Pruned
 	if c.DryRun {
-		pruned, err = c.plan(con, db, copies)
+		pruned, err = c.plan(line, con, db, copies)
 	} else {
 		pruned, err = c.prune(line, con, db, copies)
 	}
@@ -71,7 +71,7 @@ func advised(err error) error {
 }
 
 // plan reads alone, so that it disturbs no server.
-func (c *pruneCmd) plan(con console, db, copies string) (sidecar.Pruned, error) {
+func (c *pruneCmd) plan(line *cli, con console, db, copies string) (sidecar.Pruned, error) {
 	reader, err := sqlite.OpenReader(con.ctx, db)
 	if err != nil {
 		return sidecar.Pruned{}, err
@@ -88,6 +88,9 @@ func (c *pruneCmd) plan(con console, db, copies string) (sidecar.Pruned, error) 
 		}
 	}
 	pruned, err := reader.Plan(con.ctx, c.retention(), time.Now(), size)
+	if _, known := c.owner(line); !known {
+		pruned.Uploads = 0
+	}
 	return pruned, errors.Join(err, reader.Close())
 }
 
@@ -115,8 +118,8 @@ func (c *pruneCmd) prune(line *cli, con console, db, copies string) (pruned side
 		defer func() { err = errors.Join(err, dir.Close()) }()
 		options.Copies = dir
 	}
-	if folder := c.uploads(line, copies); isDir(folder) {
-		uploads, err := upload.Open(folder)
+	if env, known := c.owner(line); known && (isDir(env.InputDir()) || isDir(uploadsBeside(copies))) {
+		uploads, err := openUploads(env, copies, log)
 		if err != nil {
 			return pruned, err
 		}
@@ -126,12 +129,15 @@ func (c *pruneCmd) prune(line *cli, con console, db, copies string) (pruned side
 	return sidecar.New(options).Prune(con.ctx, c.retention())
 }
 
-// uploads is where the server keeps what clients send.
-func (c *pruneCmd) uploads(line *cli, copies string) string {
-	if env, err := line.environment(); err == nil && isDir(env.InputDir()) {
-		return env.InputDir()
+// owner is the environment whose server keeps the database. Whoever names
+// another file has to name that, too: without it uploads are left to the server,
+// since rows would go without their files.
+func (c *pruneCmd) owner(line *cli) (manifest.Environment, bool) {
+	if c.StateDB != "" && line.Env == "" && line.EnvDir == "" {
+		return manifest.Environment{}, false
 	}
-	return filepath.Join(filepath.Dir(copies), "uploads")
+	env, err := line.environment()
+	return env, err == nil
 }
 
 func isDir(path string) bool {

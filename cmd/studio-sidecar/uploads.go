@@ -2,7 +2,6 @@ package main
 
 import (
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
@@ -14,12 +13,16 @@ import (
 // artifacts. What ComfyUI does not see is handed on when a run needs it.
 func openUploads(env manifest.Environment, artifacts string, log *slog.Logger) (*upload.Folder, error) {
 	input := env.InputDir()
-	if info, err := os.Stat(input); err == nil && info.IsDir() {
+	if isDir(input) {
 		folder, err := upload.Open(input)
 		if err == nil {
 			return folder, nil
 		}
 		log.Warn("uploads are kept elsewhere and handed on to ComfyUI", "folder", input, "err", err)
 	}
-	return upload.Open(filepath.Join(filepath.Dir(artifacts), "uploads"))
+	return upload.Open(uploadsBeside(artifacts))
+}
+
+func uploadsBeside(artifacts string) string {
+	return filepath.Join(filepath.Dir(artifacts), "uploads")
 }

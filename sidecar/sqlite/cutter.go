@@ -7,10 +7,11 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
-// runSize is what a run takes of the disk.
+// runSize is what a run takes of the disk, as of a revision.
 type runSize struct {
-	id    string
-	bytes int64
+	id       string
+	revision int64
+	bytes    int64
 }
 
 // cutter finds where retention cuts.
@@ -22,6 +23,15 @@ type cutter struct {
 
 	upTo  cut
 	sizes []runSize // that were measured
+}
+
+// ownBefore is the time before which events that belong to no run go: when the
+// newest run that goes ended, and as long ago as runs go.
+func (c *cutter) ownBefore() string {
+	if c.keep.Age > 0 {
+		return max(c.upTo.at, sidecar.FormatTime(c.now.Add(-c.keep.Age)))
+	}
+	return c.upTo.at
 }
 
 func (c *cutter) find(q querier) error {
@@ -116,9 +126,9 @@ func (c *cutter) sized(q querier, text string, args ...any) ([]sizedRun, error) 
 		ids = append(ids, id)
 	}
 	sizes, err := c.measure(q, ids)
-	for id, bytes := range sizes {
-		runs[unknown[id]].bytes = bytes
-		c.sizes = append(c.sizes, runSize{id, bytes})
+	for id, size := range sizes {
+		runs[unknown[id]].bytes = size.bytes
+		c.sizes = append(c.sizes, *size)
 	}
 	return runs, err
 }
@@ -127,9 +137,8 @@ func (c *cutter) sized(q querier, text string, args ...any) ([]sizedRun, error) 
 // their texts.
 const rowBytes = 2000
 
-const (
-	sizeOfThese = `
-		SELECT r.run_id, octet_length(r.inputs_json) + coalesce(octet_length(r.raw_result_json), 0)
+const sizeOfThese = `
+		SELECT r.run_id, (SELECT s.revision FROM run_state AS s WHERE s.run_id = r.run_id), octet_length(r.inputs_json) + coalesce(octet_length(r.raw_result_json), 0)
 			+ (SELECT coalesce(sum(octet_length(e.targets) + 200), 0) FROM events AS e WHERE e.run_id = r.run_id)
 			+ (SELECT coalesce(sum(coalesce(octet_length(o.raw_result_json), 0) + 300), 0) FROM output_slots AS o
 				WHERE o.scope_key = r.scope_key AND o.run_id = r.run_id)
@@ -138,29 +147,29 @@ const (
 				WHERE i.scope_key = r.scope_key AND i.run_id = r.run_id)
 			+ coalesce((SELECT b.size FROM run_state AS s, blobs AS b WHERE s.run_id = r.run_id AND b.sha256 = s.graph), 0)
 		FROM json_each(?) AS j CROSS JOIN runs AS r ON r.run_id = j.value`
-	copiesOfThese = "SELECT DISTINCT r.run_id, " + refCell + " FROM " + itemsOfThese + " WHERE " + refCell + " <> ''"
-)
 
 // measure tells what runs take: their rows, their graph, and their copies.
-func (c *cutter) measure(q querier, ids []string) (map[string]int64, error) {
-	sizes := make(map[string]int64, len(ids))
+func (c *cutter) measure(q querier, ids []string) (map[string]*runSize, error) {
+	sizes := make(map[string]*runSize, len(ids))
 	list := jsonList(ids)
 	rows, err := q.query(sizeOfThese, list)
 	err = each(rows, err, func(row scanner) error {
 		var id textCell
-		var bytes numberCell
-		err := row.Scan(&id, &bytes)
-		sizes[string(id)] = int64(bytes) + rowBytes
+		var revision, bytes numberCell
+		err := row.Scan(&id, &revision, &bytes)
+		sizes[string(id)] = &runSize{string(id), int64(revision), int64(bytes) + rowBytes}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows, err = q.query(copiesOfThese, list)
+	rows, err = q.query(copiesOfThese, list, list)
 	err = each(rows, err, func(row scanner) error {
 		var id, ref textCell
 		err := row.Scan(&id, &ref)
-		sizes[string(id)] += c.size(string(ref))
+		if size := sizes[string(id)]; size != nil {
+			size.bytes += c.size(string(ref))
+		}
 		return err
 	})
 	return sizes, err

@@ -151,7 +151,7 @@ func (s *Store) Events(ctx context.Context, scope sidecar.Scope, run sidecar.Run
 	if inside {
 		return records, nil
 	}
-	if after > s.Head() || run == "" && int64(after) < s.trimmedTo.Load() {
+	if after > s.Head() {
 		return nil, sidecar.ErrTrimmed
 	}
 	err := s.view(ctx, true, func(q querier) (err error) {
@@ -165,6 +165,10 @@ func (s *Store) Events(ctx context.Context, scope sidecar.Scope, run sidecar.Run
 		records, err = eventRows(q, runEvents, string(run), int64(after), string(scope), limit)
 		return err
 	})
+	// Pruning says so before it commits: what was read after that may have holes.
+	if err == nil && run == "" && int64(after) < s.trimmedTo.Load() {
+		return nil, sidecar.ErrTrimmed
+	}
 	if err != nil && !errors.Is(err, sidecar.ErrTrimmed) {
 		err = fmt.Errorf("list events after %d: %w", after, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
@@ -21,6 +22,7 @@ const (
 	TailLength    = tailLength
 	MaxVersions   = maxVersions
 	MaxGroup      = maxGroup
+	PruneStep     = pruneStep
 )
 
 // Texts lists every statement that was prepared so far.
@@ -42,6 +44,9 @@ func (s *Store) Texts(ctx context.Context) ([]string, error) {
 	}
 	return slices.Sorted(maps.Keys(texts)), err
 }
+
+// SetPruneTime makes a transaction of pruning take about so long.
+func (s *Store) SetPruneTime(d time.Duration) { s.pruneTime = d }
 
 // Fail makes a statement of the running function fail as if by the storage.
 func (tx *Tx) Fail(err error) { tx.fault = errors.Join(tx.fault, err) }

@@ -100,8 +100,9 @@ func (s *Store) Items(ctx context.Context, filter sidecar.ItemFilter) (sidecar.I
 }
 
 // DeleteItem removes an item and returns it; nil when the scope has none of
-// this id. It is told as an event of the item's run, which remembers it while it
-// is unfinished, so that a late result does not bring it back.
+// this id. A copy that no other item of its run shows becomes doomed. It is told
+// as an event of the item's run, which remembers it while it is unfinished, so
+// that a late result does not bring it back.
 func (s *Store) DeleteItem(ctx context.Context, scope sidecar.Scope, id sidecar.ItemID) (*sidecar.Item, error) {
 	var deleted *sidecar.Item
 	err := s.effect(ctx, func(tx *Tx, order *sidecar.Order) (run sidecar.RunID, err error) {
@@ -125,6 +126,10 @@ func (tx *Tx) deleteItem(scope sidecar.Scope, id sidecar.ItemID, order *sidecar.
 	})
 	if err != nil || item == nil || item.Scope != scope {
 		return nil, err
+	}
+	now := sidecar.FormatTime(time.Now())
+	if _, err := tx.Exec(doomShown, now, now, string(id)); err != nil {
+		return nil, fmt.Errorf("doom its copy: %w", err)
 	}
 	_, err = tx.Update(item.Run, expecting(order, func(r *sidecar.Run) ([]sidecar.Event, error) {
 		return r.DeleteItem(id, time.Now()), nil

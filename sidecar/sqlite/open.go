@@ -58,6 +58,7 @@ type Store struct {
 	walking sync.RWMutex
 
 	epoch     int64 // raised at each open
+	pruneTime time.Duration
 	trimmedTo atomic.Int64
 	stats     counters
 	trouble   atomic.Pointer[trouble]
@@ -75,10 +76,11 @@ var _ sidecar.Store = (*Store)(nil)
 // what to do.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	s := &Store{
-		log:      options.Logger,
-		queue:    make(chan *request),
-		closing:  make(chan struct{}),
-		versions: newVersions(time.Now()),
+		log:       options.Logger,
+		queue:     make(chan *request),
+		closing:   make(chan struct{}),
+		pruneTime: pruneTime,
+		versions:  newVersions(time.Now()),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -59,7 +59,7 @@ func (p *planner) count(q querier, list string) error {
 	}
 	p.pruned.Items += items
 	p.pruned.Events += events
-	rows, err := q.query(copiesOfThese, list)
+	rows, err := q.query(copiesOfThese, list, list)
 	err = each(rows, err, func(row scanner) error {
 		var id, ref textCell
 		err := row.Scan(&id, &ref)
@@ -102,11 +102,11 @@ func (p *planner) blobs(q querier) error {
 	return flush()
 }
 
-// leftovers counts events of nobody that are older than the runs that go,
-// copies, and uploads whose time is over.
+// leftovers counts events of nobody that go, copies, and uploads whose time is
+// over.
 func (p *planner) leftovers(q querier) error {
-	if !p.upTo.zero() {
-		if err := p.ownEvents(q); err != nil {
+	if before := p.ownBefore(); before != "" {
+		if err := p.ownEvents(q, before); err != nil {
 			return err
 		}
 	}
@@ -135,13 +135,13 @@ func (p *planner) leftovers(q querier) error {
 	return err
 }
 
-func (p *planner) ownEvents(q querier) error {
+func (p *planner) ownEvents(q querier, before string) error {
 	older := true
 	rows, err := q.query("SELECT e.at FROM events AS e WHERE e.run_id = '' ORDER BY e.seq")
 	return each(rows, err, func(row scanner) error {
 		var at textCell
 		err := row.Scan(&at)
-		if older = older && string(at) < p.upTo.at; older {
+		if older = older && string(at) < before; older {
 			p.pruned.Events++
 		}
 		return err

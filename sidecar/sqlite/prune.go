@@ -25,8 +25,10 @@ const (
 // index.
 const prunable = "s.phase = 'finished' AND s.pinned = 0 AND s.finished_at <> ''"
 
-// notAwaited leaves out runs whose outputs an unfinished run waits for.
-const notAwaited = "NOT EXISTS (SELECT 1 FROM run_state AS c WHERE c.phase <> 'finished' AND c.parent = s.run_id)"
+// notAwaited leaves out runs whose outputs an unfinished run waits for, and
+// those that somebody is still to be told of.
+const notAwaited = "NOT EXISTS (SELECT 1 FROM run_state AS c WHERE c.phase <> 'finished' AND c.parent = s.run_id)" +
+	" AND NOT EXISTS (SELECT 1 FROM cursors AS d WHERE d.consumer = '" + callbackConsumer + "' || s.run_id)"
 
 // doomedRuns are those up to a cut that go.
 const doomedRuns = prunable + " AND (s.finished_at, s.run_id) <= (?, ?) AND " + notAwaited
@@ -49,36 +51,41 @@ func (c cut) later(other cut) cut {
 // transactions of at most 500 runs and some milliseconds each. What is
 // returned with an error was removed.
 func (s *Store) Prune(ctx context.Context, keep sidecar.Retention, now time.Time, size func(ref string) int64) (sidecar.Pruned, error) {
+	if keep == (sidecar.Retention{}) {
+		return sidecar.Pruned{}, nil
+	}
 	c := cutter{ctx: ctx, keep: keep, now: now, size: size}
 	err := s.walk(ctx, false, c.find)
 	if err == nil {
 		err = s.keepSizes(ctx, c.sizes)
 	}
-	if err != nil || c.upTo.zero() {
-		return sidecar.Pruned{}, wrapped("prune", err)
+	var pruned sidecar.Pruned
+	if err == nil && !c.upTo.zero() {
+		pruned, err = s.pruneRuns(ctx, &c)
 	}
-	pruned, err := s.pruneRuns(ctx, &c)
 	if err == nil {
 		var events int
-		events, err = s.pruneOwn(ctx, c.upTo)
+		events, err = s.pruneOwn(ctx, c.ownBefore())
 		pruned.Events += events
 	}
 	return pruned, wrapped("prune", err)
 }
 
-// pruneRuns removes the runs up to the cut, a page at a time.
+// pruneRuns removes the runs up to the cut, a page at a time. What of a page
+// could not go is not looked at again.
 func (s *Store) pruneRuns(ctx context.Context, c *cutter) (sidecar.Pruned, error) {
 	var pruned sidecar.Pruned
-	for {
+	for from := (cut{}); ; {
 		var page []sizedRun
 		err := s.walk(ctx, false, func(q querier) (err error) {
 			c.sizes = nil // of runs that go
-			page, err = c.sized(q, sizesUp, c.upTo.at, c.upTo.id, "", "", maxPruned)
+			page, err = c.sized(q, sizesUp, c.upTo.at, c.upTo.id, from.at, from.id, maxPruned)
 			return err
 		})
 		if err != nil || len(page) == 0 {
 			return pruned, err
 		}
+		from = page[len(page)-1].cut
 		for len(page) > 0 {
 			var gone removal
 			done := 0
@@ -126,7 +133,8 @@ func (s *Store) keepSizes(ctx context.Context, sizes []runSize) error {
 		page := sizes[:min(measuredPage, len(sizes))]
 		err := s.Do(ctx, func(tx *Tx) error {
 			for _, size := range page {
-				if _, err := tx.Exec("UPDATE run_state SET bytes = ? WHERE run_id = ? AND phase = 'finished'", size.bytes, size.id); err != nil {
+				if _, err := tx.Exec("UPDATE run_state SET bytes = ? WHERE run_id = ? AND phase = 'finished' AND bytes IS NULL AND revision = ?",
+					size.bytes, size.id, size.revision); err != nil {
 					return err
 				}
 			}
@@ -151,7 +159,7 @@ const stillPrunable = `
 // returns of how many it is done.
 func (tx *Tx) pruneSome(page []sizedRun, gone *removal) (int, error) {
 	done := 0
-	for began := time.Now(); done < len(page) && (done == 0 || time.Since(began) < pruneTime); {
+	for began := time.Now(); done < len(page) && (done == 0 || time.Since(began) < tx.store.pruneTime); {
 		step := page[done:min(done+pruneStep, len(page))]
 		sizes := map[string]int64{}
 		for _, run := range step {
@@ -182,13 +190,13 @@ func (tx *Tx) pruneSome(page []sizedRun, gone *removal) (int, error) {
 const ownEvents = "SELECT e.seq, e.at, e.hash FROM events AS e WHERE e.run_id = '' ORDER BY e.seq LIMIT ?"
 
 // pruneOwn removes the oldest events that belong to no run, as far as they are
-// older than the runs that went.
-func (s *Store) pruneOwn(ctx context.Context, upTo cut) (int, error) {
+// older than a time.
+func (s *Store) pruneOwn(ctx context.Context, before string) (int, error) {
 	total := 0
-	for !upTo.zero() {
+	for before != "" {
 		count := 0
 		err := s.Do(ctx, func(tx *Tx) (err error) {
-			count, err = tx.trimOwn(upTo.at)
+			count, err = tx.trimOwn(before)
 			return err
 		})
 		total += count

@@ -27,7 +27,6 @@ func endedRun(t testing.TB, store *sqlite.Store, scope sidecar.Scope, n int) sid
 	run := newRun(scope, n)
 	graph := sidecar.NewBlob(fmt.Appendf(nil, "graph of %s", run.ID))
 	run.Graph = graph.Digest
-	run.Callback = &sidecar.Callback{URL: "http://front.invalid"}
 	err := store.Create(context.Background(), run, []sidecar.Event{told(run, sidecar.EventRunStarted)}, graph, sidecar.NewBlob([]byte("contract")))
 	if err != nil {
 		t.Fatal(err)
@@ -179,15 +178,14 @@ func TestPruneLeavesACleanLog(t *testing.T) {
 		}
 	})
 	t.Run("copies_are_doomed_until_they_are_gone", func(t *testing.T) {
-		refs, err := store.Doomed(ctx, 1)
+		refs, err := store.Doomed(ctx, "", 1)
 		if err != nil || len(refs) != 1 {
 			t.Fatalf("got %v, %v", refs, err)
 		}
 		if err := store.Spare(ctx, refs); err != nil {
 			t.Fatal(err)
 		}
-		rest, err := store.Doomed(ctx, 10)
-		slices.Sort(rest)
+		rest, err := store.Doomed(ctx, "", 10)
 		diff(t, []string{refOf(newRun("alice", 2).ID)}, rest)
 		if err != nil || slices.Contains(rest, refs[0]) {
 			t.Errorf("%v is doomed still, %v", refs, err)
@@ -289,7 +287,7 @@ func TestDeleteRun(t *testing.T) {
 		if len(records) != 1 || records[0].Type != sidecar.EventRunDeleted {
 			t.Errorf("got %+v", records)
 		}
-		refs, err := store.Doomed(ctx, 10)
+		refs, err := store.Doomed(ctx, "", 10)
 		diff(t, []string{refOf(ended)}, refs)
 		if err != nil {
 			t.Error(err)
@@ -374,7 +372,7 @@ func TestPlansOfPruning(t *testing.T) {
 	if _, err := store.DeleteRun(context.Background(), "alice", newRun("alice", 3).ID); err != nil {
 		t.Fatal(err)
 	}
-	refs, err := store.Doomed(context.Background(), 1)
+	refs, err := store.Doomed(context.Background(), "", 1)
 	if err := errors.Join(err, store.Spare(context.Background(), refs)); err != nil {
 		t.Fatal(err)
 	}

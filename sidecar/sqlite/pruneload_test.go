@@ -107,7 +107,7 @@ func TestKilledWhilePruning(t *testing.T) {
 			between++
 		}
 		prune(t, store, sidecar.Retention{Runs: 5}, birth.Add(time.Hour))
-		doomed, err := store.Doomed(context.Background(), 2*runs)
+		doomed, err := store.Doomed(context.Background(), "", 2*runs)
 		if n := count(t, store, "SELECT count(*) FROM runs"); err != nil || n != 5 || len(doomed) != runs-5 {
 			t.Errorf("%d runs and %d copies to remove, %v", n, len(doomed), err)
 		}

@@ -128,7 +128,7 @@ func TestBackup(t *testing.T) {
 }
 
 func TestReaderChangesNothing(t *testing.T) {
-	for version := 1; version <= versions(t); version++ {
+	for version := 1; version <= sqlite.SchemaVersion; version++ {
 		path := versionFile(t, version)
 		before := content(t, path)
 		r := reader(t, path)
@@ -221,7 +221,7 @@ func TestPlanIsWhatPruningDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		store = open(t, path)
-		waiting, err := store.Doomed(context.Background(), 1000)
+		waiting, err := store.Doomed(context.Background(), "", 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

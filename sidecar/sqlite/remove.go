@@ -24,11 +24,31 @@ const (
 
 	refCell = "CASE WHEN json_valid(i.artifact_json) THEN json_extract(i.artifact_json, '$.serve_artifact') END"
 
+	// copiesOfThese are those that items show, and those that only results
+	// name: of an item that was deleted before its run ended. What another
+	// sidecar told may stand in a result; of a run's own its prompt is the folder.
+	copiesOfThese = `
+		SELECT r.run_id, ` + refCell + ` AS ref FROM ` + itemsOfThese + ` WHERE ref <> ''
+		UNION
+		SELECT r.run_id, CASE a.type WHEN 'object' THEN json_extract(a.value, '$.serve_artifact') END AS ref
+		FROM json_each(?) AS j CROSS JOIN runs AS r ON r.run_id = j.value
+			CROSS JOIN json_each(CASE WHEN json_valid(r.raw_result_json) THEN r.raw_result_json ELSE '{}' END, '$.outputs') AS o
+			CROSS JOIN json_each(CASE o.type WHEN 'object' THEN o.value ELSE '{}' END, '$.artifacts') AS a
+		WHERE substr(ref, 1, length(r.prompt_id) + 1) = r.prompt_id || '/'`
+
 	doomCopies = `
 		INSERT INTO files (id, kind, name, path, state, created_at, expires_at)
-		SELECT DISTINCT 'doomed/' || ` + refCell + `, 'doomed', '', ` + refCell + `, '', ?, ?
-		FROM ` + itemsOfThese + `
-		WHERE ` + refCell + ` <> ''
+		SELECT DISTINCT 'doomed/' || ref, 'doomed', '', ref, '', ?, ? FROM (` + copiesOfThese + `)
+		WHERE TRUE
+		ON CONFLICT DO NOTHING`
+	// doomShown dooms the copy that an item shows, unless another one does too.
+	doomShown = `
+		INSERT INTO files (id, kind, name, path, state, created_at, expires_at)
+		SELECT 'doomed/' || ` + refCell + `, 'doomed', '', ` + refCell + `, '', ?, ? FROM gallery_items AS i
+		WHERE i.item_id = ? AND ` + refCell + ` <> '' AND NOT EXISTS (
+			SELECT 1 FROM gallery_items AS other
+			WHERE other.scope_key = i.scope_key AND other.run_id = i.run_id AND other.item_id <> i.item_id
+				AND CASE WHEN json_valid(other.artifact_json) THEN json_extract(other.artifact_json, '$.serve_artifact') END = ` + refCell + `)
 		ON CONFLICT DO NOTHING`
 	newestOfThese = "SELECT coalesce(max(e.seq), 0) FROM " + eventsOfThese
 	digestsNamed  = "SELECT graph, contract FROM run_state WHERE run_id IN " + theseRuns
@@ -64,7 +84,7 @@ func (tx *Tx) removeRuns(ids []string, gone *removal) error {
 		return err
 	}
 	now := sidecar.FormatTime(time.Now())
-	copies, err := tx.count(doomCopies, now, now, list)
+	copies, err := tx.count(doomCopies, now, now, list, list)
 	if err != nil {
 		return fmt.Errorf("doom copies: %w", err)
 	}
@@ -148,8 +168,8 @@ func (tx *Tx) finishRemoval(gone *removal) error {
 	return tx.trimmed(gone.newest)
 }
 
-// trimmed notes that events up to a number may be gone. Readers are told before
-// it is committed: what they would miss is not read any more.
+// trimmed notes that events up to a number may be gone, before it is committed:
+// a reader looks at the note after it has read.
 func (tx *Tx) trimmed(upTo sidecar.Seq) error {
 	if upTo == 0 {
 		return nil
@@ -230,12 +250,13 @@ func (tx *Tx) deleteRun(run *sidecar.Run) error {
 	return tx.Append(sidecar.Event{Scope: run.Scope, Type: sidecar.EventRunDeleted, At: time.Now(), Targets: target})
 }
 
-// Doomed lists copies that nothing names any more, at most limit of them.
-func (s *Store) Doomed(ctx context.Context, limit int) ([]string, error) {
+// Doomed lists copies that nothing names any more, in their order after a
+// given one, at most limit of them.
+func (s *Store) Doomed(ctx context.Context, after string, limit int) ([]string, error) {
 	var refs []string
 	err := s.view(ctx, false, func(q querier) error {
 		refs = nil
-		rows, err := q.query("SELECT path FROM files WHERE kind = ? ORDER BY expires_at LIMIT ?", kindDoomed, limit)
+		rows, err := q.query("SELECT path FROM files WHERE id > ? AND id < 'doomed0' AND +kind = ? ORDER BY id LIMIT ?", "doomed/"+after, kindDoomed, limit)
 		return each(rows, err, func(row scanner) error {
 			var ref textCell
 			err := row.Scan(&ref)
