@@ -31,6 +31,9 @@ func TestDeleteItem(t *testing.T) {
 			if _, err := os.Stat(folder); !os.IsNotExist(err) {
 				r.Errorf("the copy stays: %v", err)
 			}
+			if left, err := r.store.Doomed(context.Background(), "", 10); err != nil || len(left) != 0 {
+				r.Errorf("it is to be removed still: %v, %v", left, err)
+			}
 			r.gapless(r.read(run.ID))
 		})
 	})
