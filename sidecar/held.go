@@ -233,8 +233,8 @@ func (s *Studio) arrange(ctx context.Context, id RunID) (*Run, error) {
 	was := s.queue.dropHeld(id)
 	if run.Status.Terminal() {
 		s.queue.ended(id)
-	} else if was && run.waitsForTurn() {
-		s.queue.push(run, true)
+	} else if was && run.Phase == PhaseSubmitting && !run.Accepted {
+		s.queue.push(run, true) // even if it was handed over before: it is looked for first
 	}
 	return run, nil
 }

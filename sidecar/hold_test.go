@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 )
 
 // ordered launches what a request that is changed asks for.
@@ -121,6 +123,34 @@ func TestHoldForTheBackend(t *testing.T) {
 			r.start()
 			r.heldOnce(r.ends(run, completed()), true)
 		})
+	})
+	t.Run("after_an_answer_that_got_lost", func(t *testing.T) {
+		for name, meanwhile := range map[string]func(*rig){"alive": func(*rig) {}, "with_a_restart": (*rig).restart} {
+			t.Run(name, func(t *testing.T) {
+				bubble(t, setup{}, func(r *rig) {
+					r.fake.Fault(onPrompt(comfyfake.Refuse))
+					answered := make(chan *sidecar.Run, 1)
+					go func() { answered <- r.ordered(anna, "picture", 1, patiently) }()
+					r.until("its answer is lost", func() bool { return r.posts(http.MethodPost, "/prompt") == 1 })
+					r.store.writes.Store(true) // it is proven absent, and waits to be noted
+					r.pass(5 * time.Second)
+					r.net.setDown(true)
+					r.store.writes.Store(false)
+					run := <-answered
+					r.until("it waits for ComfyUI", func() bool { return r.read(run.ID).WaitReason() == sidecar.WaitBackend })
+					if n := r.read(run.ID).Attempt; n != 1 {
+						r.Errorf("%d attempts", n)
+					}
+					meanwhile(r)
+					r.pass(time.Minute)
+					r.net.setDown(false)
+					if n := r.executed(r.ends(run, completed())); n.Queued != 1 {
+						r.Errorf("ComfyUI had it %+v", n)
+					}
+					r.idle()
+				})
+			})
+		}
 	})
 	t.Run("a_cancel_meanwhile", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
