@@ -86,6 +86,9 @@ func momentOf(asked manifest.Values, name string) (time.Time, error) {
 		whole, part := math.Modf(seconds)
 		at = time.Unix(int64(whole), int64(part*float64(time.Second)))
 	}
+	if at.UTC().Year() < 1 {
+		return at, wrong // JSON has no such time to store
+	}
 	if time.Until(at) >= longest {
 		return at, badRequest(fmt.Sprintf("'%s' is too far in the future.", name), "Seconds since 1970 are meant, not milliseconds.")
 	}

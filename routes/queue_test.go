@@ -78,7 +78,7 @@ func TestHeldRuns(t *testing.T) {
 		before := len(r.get("/runs").json(t)["runs"].([]any))
 		for _, body := range []string{
 			`{"hold": 1}`, `{"needs_approval": "yes"}`, `{"not_before": "tomorrow"}`, `{"not_before": true}`, `{"not_before": -1}`,
-			`{"not_before": 1e13}`, `{"not_before": "NaN"}`, `{"after": "run_1"}`, `{"after": {}}`, `{"after": {"run_id": 1}}`,
+			`{"not_before": 1e13}`, `{"not_before": "NaN"}`, `{"needs_approval": true, "not_before": "0000-01-01T00:00:00+10:00"}`, `{"after": "run_1"}`, `{"after": {}}`, `{"after": {"run_id": 1}}`,
 			`{"after": {"run_id": "run_none"}}`, `{"after": {"run_id": "run_none", "inputs": ["x"]}}`,
 			`{"after": {"run_id": "run_none", "inputs": {"width": 1}}}`, `{"after": {"run_id": "run_none", "output": "x"}}`,
 		} {

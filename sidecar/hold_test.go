@@ -198,6 +198,19 @@ func TestNotBefore(t *testing.T) {
 			r.ends(run, completed())
 		})
 	})
+	t.Run("a_time_that_cannot_be_stored_stores_nothing", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			req := r.request(anna, "picture", 1)
+			req.NeedsApproval, req.NotBefore = true, time.Date(-1, 12, 31, 0, 0, 0, 0, time.UTC)
+			if run, err := r.studio.Launch(context.Background(), req); err == nil {
+				t.Errorf("it is accepted as %s", run.ID)
+			}
+			if n := len(r.runs(anna)); n != 0 {
+				t.Errorf("%d runs are stored", n)
+			}
+			r.idle()
+		})
+	})
 	t.Run("comfyui_is_away_when_its_time_comes", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
 			run := r.ordered(anna, "picture", 1, inAnHour)

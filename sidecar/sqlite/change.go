@@ -132,6 +132,9 @@ func (tx *Tx) commitRun(before *storedRun, after *sidecar.Run, events []sidecar.
 // new one.
 func (tx *Tx) save(before *storedRun, after *sidecar.Run) error {
 	tx.Touch(after.Scope)
+	if _, _, err := holdCells(after.Hold); err != nil {
+		return err
+	}
 	old := &sidecar.Run{}
 	updated := sidecar.FormatTime(after.UpdatedAt)
 	var oldRun, oldState []any

@@ -10,18 +10,18 @@ import (
 
 // holdCells are the run that r follows and the rest of what it waits for, as
 // they are stored.
-func holdCells(h *sidecar.Hold) (after, hold any) {
+func holdCells(h *sidecar.Hold) (after, hold any, err error) {
 	if h == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	text, err := json.Marshal(h)
 	if err != nil {
-		return nil, nil // its only free parts were parsed before
+		return nil, nil, fmt.Errorf("encode what a run waits for: %w", err)
 	}
 	if h.After != nil {
 		after = string(h.After.Run)
 	}
-	return after, string(text)
+	return after, string(text), nil
 }
 
 func holdOf(hold, after textCell) (*sidecar.Hold, error) {

@@ -97,7 +97,7 @@ func stateRow(r *sidecar.Run, updated string) []any {
 			deleted = string(text)
 		}
 	}
-	after, hold := holdCells(r.Hold)
+	after, hold, _ := holdCells(r.Hold) // save refuses one that cannot be encoded
 	return []any{
 		string(r.ID), r.Revision, blob(r.HeadHash), string(r.Phase), string(r.Outcome), r.Code,
 		int64(r.Attempt), flag(r.Accepted), string(r.Prompt), sidecar.FormatTime(r.DueAt),
