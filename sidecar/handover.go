@@ -43,6 +43,9 @@ func (f *follower) handOver(ctx context.Context) {
 				return
 			}
 		}
+		if f.awaitResume(ctx) {
+			continue
+		}
 		if f.overdue() {
 			f.apply(ctx, Signal{Kind: SignalTimedOut})
 			return
@@ -171,6 +174,40 @@ func (f *follower) waitFor(ctx context.Context, err error) {
 	f.reread(ctx)
 	if f.goesOn(ctx) && f.overdue() {
 		f.apply(ctx, Signal{Kind: SignalTimedOut})
+	}
+}
+
+// awaitResume waits while the queue is paused, until the run ends or its time
+// is up; false when there was nothing to wait for.
+func (f *follower) awaitResume(ctx context.Context) (waited bool) {
+	for f.goesOn(ctx) && !f.overdue() {
+		wake := f.studio.queue.bell.Wait()
+		if !f.studio.queue.isPaused() {
+			break
+		}
+		waited = true
+		f.idle(ctx, wake)
+	}
+	return waited
+}
+
+// idle waits for wake, for somebody who changes the run, or for its time to be
+// up.
+func (f *follower) idle(ctx context.Context, wake <-chan struct{}) {
+	var due <-chan time.Time
+	if !f.run.DueAt.IsZero() {
+		timer := time.NewTimer(time.Until(f.run.DueAt))
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-wake:
+	case <-due:
+	case <-f.box.ready:
+		if _, poked := f.box.take(); poked {
+			f.reread(ctx)
+		}
+	case <-ctx.Done():
 	}
 }
 

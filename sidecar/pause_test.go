@@ -2,6 +2,7 @@ package sidecar_test
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 )
 
 func (r *rig) pause(paused bool) {
@@ -78,6 +80,61 @@ func TestPause(t *testing.T) {
 			r.ends(run, refusal(sidecar.OutcomeTimedOut, sidecar.CodeTimeout))
 		})
 	})
+}
+
+// TestPauseInPlace: a run that has a place is not handed over either.
+func TestPauseInPlace(t *testing.T) {
+	t.Run("lost_by_comfyui", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			r.pass(time.Second) // the socket stands
+			r.fake.Hold()
+			first, second := r.launch(anna, "slow", 1), r.launch(anna, "slow", 2)
+			r.inPhase(first.ID, sidecar.PhaseExecuting)
+			r.pause(true)
+			must(r, r.fake.Restart())
+			r.fake.Release()
+			r.ends(first, errored(sidecar.OutcomeLost, sidecar.CodeLost))
+			r.inPhase(second.ID, sidecar.PhaseSubmitting)
+			r.pass(time.Hour)
+			r.notHandedOver(second, 2)
+			r.pause(false)
+			r.ends(second, completed())
+			r.idle()
+		})
+	})
+	for name, c := range map[string]struct {
+		meanwhile func(*rig, *sidecar.Run)
+		want      end
+	}{
+		"alive":                {func(r *rig, _ *sidecar.Run) { r.pause(false) }, completed()},
+		"with_a_restart":       {func(r *rig, _ *sidecar.Run) { r.restart(); r.pass(time.Hour); r.pause(false) }, completed()},
+		"cancelled":            {func(r *rig, run *sidecar.Run) { r.cancel(run) }, cancelled()},
+		"until_its_time_is_up": {func(r *rig, _ *sidecar.Run) { r.pass(12 * time.Hour) }, refusal(sidecar.OutcomeTimedOut, sidecar.CodeTimeout)},
+	} {
+		t.Run("its_answer_lost/"+name, func(t *testing.T) {
+			bubble(t, setup{}, func(r *rig) {
+				r.fake.Fault(onPrompt(comfyfake.Refuse))
+				id, answered := r.launching(anna, "picture", 1)
+				r.until("its answer is lost", func() bool { return r.posts(http.MethodPost, "/prompt") == 1 })
+				r.pause(true)
+				<-answered
+				r.pass(time.Hour)
+				run := r.read(id)
+				r.notHandedOver(run, 1)
+				c.meanwhile(r, run)
+				r.ends(run, c.want)
+				r.idle()
+			})
+		})
+	}
+}
+
+// notHandedOver: a run waits, and ComfyUI got no more prompts than so many.
+func (r *rig) notHandedOver(run *sidecar.Run, posts int) {
+	r.Helper()
+	if got := r.read(run.ID); got.Phase != sidecar.PhaseSubmitting || got.Accepted || r.posts(http.MethodPost, "/prompt") != posts {
+		r.Errorf("it is %s, ComfyUI got %d prompts", got.Phase, r.posts(http.MethodPost, "/prompt"))
+	}
 }
 
 func TestFront(t *testing.T) {

@@ -264,6 +264,12 @@ func (q *queue) pause(paused bool) bool {
 	return moved
 }
 
+func (q *queue) isPaused() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.paused
+}
+
 // holdsBack reports whether a run has to wait for another to end, or for the
 // window to open. Its client is told so, and waits no more.
 func (q *queue) holdsBack(id RunID) bool {
