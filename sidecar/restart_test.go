@@ -103,6 +103,21 @@ func TestRestart(t *testing.T) {
 			})
 		})
 	}
+	t.Run("what_the_reference_left_of_a_contract_that_is_gone_has_ended_when_it_is_taken_up", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			r.fake.Hold()
+			run := r.inPhase(r.launch(anna, "slow", 1).ID, sidecar.PhaseExecuting)
+			r.stop()
+			r.sql("UPDATE runs SET workflow = 'gone' WHERE run_id = '" + string(run.ID) + "'")
+			r.sql("UPDATE run_state SET contract = '' WHERE run_id = '" + string(run.ID) + "'")
+			r.start()
+			<-r.studio.TakenUp()
+			got := r.read(run.ID)
+			if got.Status != sidecar.StatusError || got.Error != "Cannot recover active run because contract 'gone / default' no longer exists." {
+				r.Errorf("%s %q", got.Status, got.Error)
+			}
+		})
+	})
 	t.Run("many_times_in_one_run", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
 			id, _ := r.launching(anna, "slow", 1)

@@ -73,8 +73,9 @@ type Studio struct {
 	health   healthState
 	onDemand bool // of the health
 
-	keep   Retention
-	copies Copies
+	keep    Retention
+	copies  Copies
+	takenUp chan struct{} // closed when an earlier life's runs are taken up
 
 	uploads *upload.Folder
 	placing sync.Mutex // held while a received file gets its name
@@ -91,15 +92,19 @@ func New(o Options) *Studio {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, lost: o.Lost, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies}
+	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, lost: o.Lost, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies, takenUp: make(chan struct{})}
 	s.queue.window, s.queue.limits, s.openCopy = o.Window, o.Limits.withDefaults(), o.OpenCopy
 	s.onDemand = o.HealthOnDemand
 	return s
 }
 
+// TakenUp is closed when Run has taken up the runs of an earlier life, and has
+// ended those that cannot be.
+func (s *Studio) TakenUp() <-chan struct{} { return s.takenUp }
+
 // Run takes up the runs of an earlier life, then hands over, follows and ends
 // runs until ctx ends. It returns nil then; what is unfinished is left to the
-// next start.
+// next start. It is called once.
 func (s *Studio) Run(ctx context.Context) error {
 	g, inner := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.watch(inner) })
@@ -128,6 +133,7 @@ func (s *Studio) dispatch(ctx context.Context, g *errgroup.Group) error {
 	if err := s.recover(ctx, g); err != nil {
 		return err
 	}
+	close(s.takenUp)
 	for {
 		wake := s.queue.bell.Wait()
 		for id, ok := s.queue.pop(time.Now()); ok; id, ok = s.queue.pop(time.Now()) {
@@ -169,6 +175,7 @@ func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
 	count := 0
 	for _, run := range runs {
 		switch {
+		case run.ContractRef == "" && s.endsAtOnce(ctx, run):
 		case run.Phase == PhaseHeld:
 			s.queue.keepHeld(run)
 			s.queue.lookLater(run.ID, time.Now()) // it may have been moved just now
@@ -186,6 +193,18 @@ func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
 		s.log.Info("took up unfinished runs", "count", count)
 	}
 	return nil
+}
+
+// endsAtOnce ends a run of the reference's that can never be taken up: clients
+// that ask after a start find it ended there, too.
+func (s *Studio) endsAtOnce(ctx context.Context, run *Run) bool {
+	_, err := s.jobOf(ctx, run)
+	if err == nil || passing(err) || ctx.Err() != nil {
+		return false
+	}
+	s.log.Error("cannot take up run", "run", run.ID, "err", err)
+	_, err = s.apply(ctx, run.ID, Signal{Kind: SignalFailed, Failure: recoveryFailure(err)})
+	return err == nil
 }
 
 func (s *Studio) startFollowing(ctx context.Context, g *errgroup.Group, id RunID) {

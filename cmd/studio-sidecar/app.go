@@ -115,6 +115,7 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 	g.Go(func() error { return a.watchContracts(ctx) })
 	g.Go(func() error { return a.tellCallers(ctx) })
 	g.Go(func() error {
+		a.awaitTakenUp(ctx)
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve: %w", err)
 		}
@@ -125,6 +126,19 @@ func (a *app) run(ctx context.Context, l net.Listener) error {
 		return shutdown(server)
 	})
 	return errors.Join(g.Wait(), a.close())
+}
+
+// takeUpLimit is how long the first answer waits for what an earlier life left.
+const takeUpLimit = 2 * time.Second
+
+// awaitTakenUp lets the first answer tell the truth of earlier runs.
+func (a *app) awaitTakenUp(ctx context.Context) {
+	ctx, done := context.WithTimeout(ctx, takeUpLimit)
+	defer done()
+	select {
+	case <-a.studio.TakenUp():
+	case <-ctx.Done():
+	}
 }
 
 // shutdown lets requests end, and cuts those that do not in time.
