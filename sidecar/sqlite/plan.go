@@ -29,7 +29,7 @@ func (p *planner) plan(q querier) error {
 // runs counts the runs that go and what belongs to them.
 func (p *planner) runs(q querier) error {
 	for from := (cut{}); ; {
-		runs, err := p.sized(q, sizesUp, p.upTo.at, p.upTo.id, from.at, from.id, measuredPage)
+		runs, err := p.sized(q, sizesUp, p.upTo.at, p.upTo.id, toldSince(p.now), from.at, from.id, measuredPage)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (p *planner) blobs(q querier) error {
 	page := make([]string, 0, measuredPage)
 	flush := func() error {
 		var n int
-		_, err := one(q, []any{&n}, unnamedThen, jsonList(page), p.upTo.at, p.upTo.id)
+		_, err := one(q, []any{&n}, unnamedThen, jsonList(page), p.upTo.at, p.upTo.id, toldSince(p.now), toldSince(p.now))
 		p.pruned.Blobs += n
 		page = page[:0]
 		return err

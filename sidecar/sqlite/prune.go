@@ -25,10 +25,18 @@ const (
 // index.
 const prunable = "s.phase = 'finished' AND s.pinned = 0 AND s.finished_at <> ''"
 
+// toldLife is for how long after its end a run is kept to be told of. It is
+// tried for a shorter time: what is left then is of a role that the file served
+// before, in which somebody tried.
+const toldLife = 7 * 24 * time.Hour
+
+// toldSince is when runs ended that may still be told of.
+func toldSince(now time.Time) string { return sidecar.FormatTime(now.Add(-toldLife)) }
+
 // notAwaited leaves out runs whose outputs an unfinished run waits for, and
-// those that somebody is still to be told of.
+// those that ended after toldSince and somebody is still to be told of.
 const notAwaited = "NOT EXISTS (SELECT 1 FROM run_state AS c WHERE c.phase <> 'finished' AND c.parent = s.run_id)" +
-	" AND NOT EXISTS (SELECT 1 FROM cursors AS d WHERE d.consumer = '" + callbackConsumer + "' || s.run_id)"
+	" AND NOT EXISTS (SELECT 1 FROM cursors AS d WHERE d.consumer = '" + callbackConsumer + "' || s.run_id AND s.finished_at > ?)"
 
 // doomedRuns are those up to a cut that go.
 const doomedRuns = prunable + " AND (s.finished_at, s.run_id) <= (?, ?) AND " + notAwaited
@@ -79,7 +87,7 @@ func (s *Store) pruneRuns(ctx context.Context, c *cutter) (sidecar.Pruned, error
 		var page []sizedRun
 		err := s.walk(ctx, false, func(q querier) (err error) {
 			c.sizes = nil // of runs that go
-			page, err = c.sized(q, sizesUp, c.upTo.at, c.upTo.id, from.at, from.id, maxPruned)
+			page, err = c.sized(q, sizesUp, c.upTo.at, c.upTo.id, toldSince(c.now), from.at, from.id, maxPruned)
 			return err
 		})
 		if err != nil || len(page) == 0 {
@@ -91,7 +99,7 @@ func (s *Store) pruneRuns(ctx context.Context, c *cutter) (sidecar.Pruned, error
 			done := 0
 			err := s.Do(ctx, func(tx *Tx) (err error) {
 				gone = removal{}
-				done, err = tx.pruneSome(page, &gone)
+				done, err = tx.pruneSome(page, toldSince(c.now), &gone)
 				return err
 			})
 			if err != nil {
@@ -157,7 +165,7 @@ const stillPrunable = `
 
 // pruneSome removes runs of a page as long as a transaction may take, and
 // returns of how many it is done.
-func (tx *Tx) pruneSome(page []sizedRun, gone *removal) (int, error) {
+func (tx *Tx) pruneSome(page []sizedRun, told string, gone *removal) (int, error) {
 	done := 0
 	for began := time.Now(); done < len(page) && (done == 0 || time.Since(began) < tx.store.pruneTime); {
 		step := page[done:min(done+pruneStep, len(page))]
@@ -166,7 +174,7 @@ func (tx *Tx) pruneSome(page []sizedRun, gone *removal) (int, error) {
 			sizes[run.id] = run.bytes
 		}
 		var ids []string
-		rows, err := tx.query(stillPrunable, jsonList(slices.Sorted(maps.Keys(sizes))))
+		rows, err := tx.query(stillPrunable, jsonList(slices.Sorted(maps.Keys(sizes))), told)
 		err = each(rows, err, func(row scanner) error {
 			var id, scope textCell
 			err := row.Scan(&id, &scope)

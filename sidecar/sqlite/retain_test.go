@@ -42,6 +42,21 @@ func TestPruneLeavesWhatIsToBeTold(t *testing.T) {
 	if pruned := prune(t, store, all, birth.Add(time.Hour)); pruned.Runs != 1 {
 		t.Errorf("then %+v", pruned)
 	}
+	t.Run("not_for_ever", func(t *testing.T) {
+		late := endedRun(t, store, "alice", 4)
+		row(t, store, "INSERT INTO cursors (consumer, target) VALUES (?, '{}')", "callback/"+string(late))
+		if pruned := prune(t, store, all, birth.Add(7*24*time.Hour)); pruned.Runs != 0 {
+			t.Errorf("within a week %+v", pruned)
+		}
+		closeStore(t, store)
+		now := birth.Add(7*24*time.Hour + 4*time.Second)
+		plan, err := reader(t, path).Plan(ctx, all, now, sizeOfCopy)
+		store = open(t, path)
+		if pruned := prune(t, store, all, now); err != nil || pruned.Runs != 1 || plan.Blobs != pruned.Blobs || plan.Runs != 1 {
+			t.Errorf("after it %+v, planned %+v, %v", pruned, plan, err)
+		}
+		consistent(t, store)
+	})
 }
 
 func TestDeleteRunDropsItsCallback(t *testing.T) {
