@@ -71,10 +71,23 @@ func plusIf(yes bool) string {
 	return ""
 }
 
-// order is that of the list. Ids are ordered by time: along the children of a
-// run there is no index by creation.
+// byID tells that the list is walked along ids, which are ordered by time to
+// within a moment: along the children of a run there is no index by creation.
+func (rq *runQuery) byID() bool { return strings.HasPrefix(rq.from, " FROM run_state") }
+
+// cut leaves out what stands before a cursor in the order of the list.
+func (rq *runQuery) cut(q querier, cursor sidecar.Cursor) (err error) {
+	if rq.byID() && !cursor.Zero() {
+		rq.and("s.run_id < ?", cursor.ID)
+		return nil
+	}
+	rq.where, rq.args, err = after(q, &runTable, "r", rq.where, rq.args, cursor)
+	return err
+}
+
+// order is that of the list.
 func (rq *runQuery) order() string {
-	if strings.HasPrefix(rq.from, " FROM run_state") {
+	if rq.byID() {
 		return " ORDER BY s.run_id DESC LIMIT ?"
 	}
 	return " ORDER BY r.created_at DESC, r.run_id DESC LIMIT ?"
@@ -83,7 +96,7 @@ func (rq *runQuery) order() string {
 // Runs lists runs of a scope, newest first: at most 1,000, or filter.Limit if
 // that is less.
 func (s *Store) Runs(ctx context.Context, filter sidecar.RunFilter) (sidecar.RunPage, error) {
-	if !filter.After.Zero() && filter.After.CreatedAt.Before(filter.Until) {
+	if filter.Parent == "" && !filter.After.Zero() && filter.After.CreatedAt.Before(filter.Until) {
 		// Of two upper bounds SQLite begins at one of them: it has to be the
 		// cursor.
 		filter.Until = time.Time{}
@@ -94,12 +107,11 @@ func (s *Store) Runs(ctx context.Context, filter sidecar.RunFilter) (sidecar.Run
 	}
 	var page sidecar.RunPage
 	err := s.view(ctx, false, func(q querier) error {
-		where, args, err := after(q, &runTable, "r", rq.where, rq.args, filter.After)
-		if err != nil {
+		if err := rq.cut(q, filter.After); err != nil {
 			return err
 		}
 		limit := pageSize(filter.Limit)
-		rows, err := q.query("SELECT "+columns+rq.from+where+rq.order(), append(args, limit+1)...)
+		rows, err := q.query("SELECT "+columns+rq.from+rq.where+rq.order(), append(rq.args, limit+1)...)
 		return each(rows, err, func(row scanner) error {
 			if len(page.Runs) == limit {
 				page.More = true

@@ -139,6 +139,26 @@ func TestRunFilters(t *testing.T) {
 	}
 }
 
+// Children that were launched at once may have ids in another order than times:
+// pages have them all the same.
+func TestPagesOfChildren(t *testing.T) {
+	store := fresh(t)
+	parent := newRun("alice", 0)
+	create(t, store, parent)
+	var want []sidecar.RunID
+	for n := range 6 {
+		child := newRun("alice", n+1)
+		child.Parent = parent.ID
+		child.CreatedAt = birth.Add(time.Duration(n^1) * time.Second) // 1 0 3 2 5 4
+		create(t, store, child)
+		want = append(want, child.ID)
+	}
+	slices.Reverse(want)
+	for limit := range 4 {
+		diff(t, want, pagesOf(t, store, sidecar.RunFilter{Scope: "alice", Parent: parent.ID, Limit: limit + 1}))
+	}
+}
+
 func pick[T any](random *rand.Rand, from ...T) T { return from[random.IntN(len(from))] }
 
 func chosen(f sidecar.RunFilter, run *sidecar.Run) bool {
