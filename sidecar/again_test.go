@@ -271,6 +271,29 @@ func TestWaitingInComfyUI(t *testing.T) {
 			}
 		})
 	})
+	t.Run("runs_once_though_comfyui_comes_up_in_two_steps", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			r.pass(time.Second)
+			r.fake.Hold()
+			first, second := r.launch(anna, "slow", 1), r.launch(anna, "slow", 2)
+			r.inPhase(first.ID, sidecar.PhaseExecuting)
+			release := r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Refuse, Route: "/ws"})
+			must(r, r.fake.Restart())
+			r.fake.Release()
+			r.pass(5 * time.Second)
+			r.net.setDown(true)
+			r.pass(time.Minute)
+			r.net.setDown(false)
+			r.pass(4 * time.Second)
+			release()
+			if diff := cmp.Diff(completed(), endOf(r.finished(second.ID))); diff != "" {
+				r.Error(diff)
+			}
+			if n := r.handed(second); n.Executed != 1 {
+				r.Errorf("ComfyUI had it %+v", n)
+			}
+		})
+	})
 	t.Run("is_given_up_when_no_socket_comes_back", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
 			r.fake.Hold()

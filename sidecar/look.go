@@ -11,6 +11,7 @@ func (f *follower) look(ctx context.Context) {
 	seen, err := f.find(ctx)
 	if err != nil {
 		f.unreachable(ctx, err)
+		f.missed = time.Time{} // patience is with what answers
 		return
 	}
 	f.silent = false
