@@ -3,6 +3,8 @@ package sidecar
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,9 +60,10 @@ func (f *follower) startAnew() {
 	f.studio.boxes.address(f.job.Prompt, f.box)
 }
 
-// renewed reports whether the connection that the run was handed over on broke
-// and another stands. It is not known while none stands; of a run that an
-// earlier life handed over it never is.
+// renewed reports whether the backend was away since the run was handed over:
+// the connection of then broke, none could be made for a while, and another
+// stands. A break alone proves no restart. It is not known while none stands; of
+// a run that an earlier life handed over it never is.
 func (l *live) renewed(id RunID) (renewed, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +71,15 @@ func (l *live) renewed(id RunID) (renewed, known bool) {
 	if !ok || r.epoch == 0 {
 		return false, true
 	}
-	return l.up && r.epoch != l.epoch, l.up
+	return l.up && r.epoch < l.renewal, l.up
+}
+
+// noteRefusal: where nothing listens, the backend is away. It may be back
+// before the socket is tried again.
+func (s *Studio) noteRefusal(err error) {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		s.live.unreached()
+	}
 }
 
 // again takes an accepted run back to where it is handed over. What had begun

@@ -177,7 +177,7 @@ func TestWaitingInComfyUI(t *testing.T) {
 				all = append(all, r.launch(anna, "slow", n))
 			}
 			r.inPhase(all[0].ID, sidecar.PhaseExecuting)
-			must(r, r.fake.Restart())
+			r.comfyRestarts()
 			r.fake.Release()
 			for i, launched := range all {
 				want, began := completed(), 1
@@ -215,7 +215,7 @@ func TestWaitingInComfyUI(t *testing.T) {
 				r.until("one executes, the others wait", func() bool {
 					return in(sidecar.PhaseExecuting) == 1 && in(sidecar.PhaseQueued) == 3-n && in(sidecar.PhaseFinished) == n
 				})
-				must(r, r.fake.Restart())
+				r.comfyRestarts()
 			}
 			r.fake.Release()
 			lost := 0
@@ -243,6 +243,25 @@ func TestWaitingInComfyUI(t *testing.T) {
 			r.ask(http.MethodPost, "/queue", fmt.Sprintf(`{"delete":[%q]}`, second.Prompt))
 			run := r.finished(second.ID)
 			if diff := cmp.Diff(errored(sidecar.OutcomeLost, sidecar.CodeLost), endOf(run)); diff != "" {
+				r.Error(diff)
+			}
+			r.fake.Release()
+			r.finished(first.ID)
+			if n := r.handed(second); n.Queued != 1 {
+				r.Errorf("ComfyUI had it %+v", n)
+			}
+		})
+	})
+	t.Run("is_not_brought_back_when_only_the_socket_broke", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			r.pass(time.Second)
+			r.fake.Hold()
+			first, second := r.launch(anna, "slow", 1), r.launch(anna, "slow", 2)
+			r.inPhase(first.ID, sidecar.PhaseExecuting)
+			r.fake.DropSockets()
+			r.pass(5 * time.Second)
+			r.ask(http.MethodPost, "/queue", fmt.Sprintf(`{"delete":[%q]}`, second.Prompt))
+			if diff := cmp.Diff(errored(sidecar.OutcomeLost, sidecar.CodeLost), endOf(r.finished(second.ID))); diff != "" {
 				r.Error(diff)
 			}
 			r.fake.Release()

@@ -149,6 +149,7 @@ func (s *Studio) askHealth(ctx context.Context) Condition {
 	defer stop()
 	h, err := s.exec.Health(ctx)
 	if err != nil {
+		s.noteRefusal(err)
 		return Condition{Version: h.Version, Error: err.Error(), Detail: h.Detail}
 	}
 	return Condition{Available: true, Version: h.Version, Detail: h.Detail}

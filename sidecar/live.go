@@ -29,6 +29,8 @@ type live struct {
 	version int64
 	up      bool
 	epoch   int
+	away    bool // no connection could be made since the last
+	renewal int  // the latest epoch that came after the backend was away
 	runs    map[RunID]*liveRun
 }
 
@@ -118,7 +120,9 @@ func (l *live) connected(up bool, epoch int) {
 	l.mu.Lock()
 	l.up = up
 	if up {
-		l.epoch = epoch
+		if l.epoch = epoch; l.away {
+			l.renewal, l.away = epoch, false
+		}
 	}
 	l.version++
 	for _, r := range l.runs {
@@ -126,6 +130,13 @@ func (l *live) connected(up bool, epoch int) {
 	}
 	l.mu.Unlock()
 	l.bell.Ring()
+}
+
+// unreached notes that no connection could be made.
+func (l *live) unreached() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = true
 }
 
 // hears reports whether messages about the run reach us.

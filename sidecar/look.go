@@ -79,6 +79,7 @@ func (f *follower) collect(ctx context.Context, seen Sighting) {
 // unreachable notes that the backend did not answer, once until it does again.
 // The run is left as it is: it is asked for until the truth is known.
 func (f *follower) unreachable(ctx context.Context, err error) {
+	f.studio.noteRefusal(err)
 	if !f.silent {
 		f.warn(ctx, "backend does not answer", err)
 	}

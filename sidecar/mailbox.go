@@ -117,6 +117,7 @@ func (b *mailbox) take() (news []News, poked bool) {
 func (s *Studio) hear(n News) {
 	switch n.Kind {
 	case NewsAway:
+		s.live.unreached()
 		s.health.ask()
 		return
 	case NewsConnected, NewsDisconnected:

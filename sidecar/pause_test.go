@@ -91,7 +91,7 @@ func TestPauseInPlace(t *testing.T) {
 			first, second := r.launch(anna, "slow", 1), r.launch(anna, "slow", 2)
 			r.inPhase(first.ID, sidecar.PhaseExecuting)
 			r.pause(true)
-			must(r, r.fake.Restart())
+			r.comfyRestarts()
 			r.fake.Release()
 			r.ends(first, errored(sidecar.OutcomeLost, sidecar.CodeLost))
 			r.inPhase(second.ID, sidecar.PhaseSubmitting)

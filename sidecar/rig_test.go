@@ -323,6 +323,15 @@ func (r *rig) executed(run *sidecar.Run) comfyfake.Count {
 	return r.fake.Submissions().ByPrompt[string(run.Prompt)]
 }
 
+// comfyRestarts takes ComfyUI away for a moment; it knows of no prompt then.
+func (r *rig) comfyRestarts() {
+	r.Helper()
+	r.net.setDown(true)
+	must(r, r.fake.Restart())
+	r.pass(time.Second)
+	r.net.setDown(false)
+}
+
 // posts counts requests.
 func (r *rig) posts(method, path string) int {
 	n := 0

@@ -98,7 +98,7 @@ func TestTwentyThroughComfyUIsRestart(t *testing.T) {
 				r.pass(time.Second)
 				r.fake.Hold()
 				all := r.twenty()
-				must(r, r.fake.Restart())
+				r.comfyRestarts()
 				r.fake.Release()
 				lost := r.onceEach(all, 2-most)
 				if lost != most {
