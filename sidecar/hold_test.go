@@ -125,7 +125,9 @@ func TestHoldForTheBackend(t *testing.T) {
 		})
 	})
 	t.Run("after_an_answer_that_got_lost", func(t *testing.T) {
-		for name, meanwhile := range map[string]func(*rig){"alive": func(*rig) {}, "with_a_restart": (*rig).restart} {
+		for name, meanwhile := range map[string]func(*rig){
+			"alive": func(*rig) {}, "with_a_restart": (*rig).restart, "when_it_could_not_be_read": func(*rig) {},
+		} {
 			t.Run(name, func(t *testing.T) {
 				bubble(t, setup{}, func(r *rig) {
 					r.fake.Fault(onPrompt(comfyfake.Refuse))
@@ -135,12 +137,14 @@ func TestHoldForTheBackend(t *testing.T) {
 					r.store.writes.Store(true) // it is proven absent, and waits to be noted
 					r.pass(5 * time.Second)
 					r.net.setDown(true)
+					r.store.reads.Store(name == "when_it_could_not_be_read")
 					r.store.writes.Store(false)
 					run := <-answered
 					r.until("it waits for ComfyUI", func() bool { return r.read(run.ID).WaitReason() == sidecar.WaitBackend })
 					if n := r.read(run.ID).Attempt; n != 1 {
 						r.Errorf("%d attempts", n)
 					}
+					r.store.reads.Store(false)
 					meanwhile(r)
 					r.pass(time.Minute)
 					r.net.setDown(false)
@@ -245,6 +249,18 @@ func TestApproval(t *testing.T) {
 			if code := codeOf(reject(r, run)); code != sidecar.CodeNotWaiting {
 				r.Errorf("a rejection afterwards: %q", code)
 			}
+		})
+	})
+	t.Run("approved_after_it_could_not_be_read", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			r.pass(time.Second) // the start is over
+			r.store.reads.Store(true)
+			run := r.ordered(anna, "picture", 1, onApproval)
+			r.store.reads.Store(false)
+			r.isHeld(run, sidecar.WaitApproval)
+			must(r, approve(r, run))
+			r.ends(run, completed())
+			r.idle()
 		})
 	})
 	t.Run("rejected", func(t *testing.T) {

@@ -194,6 +194,7 @@ func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob, leave func(
 		return nil, err
 	}
 	if run.Phase == PhaseHeld {
+		s.queue.keepHeld(run)         // so that it is known when it cannot be read
 		_, _ = s.arrange(ctx, run.ID) // told there, and tried again
 		return run, nil
 	}

@@ -216,6 +216,7 @@ func (s *Studio) startFollowing(ctx context.Context, g *errgroup.Group, id RunID
 		s.boxes.close(id)
 		s.queue.forget(id)
 		if f.run != nil && f.run.Phase == PhaseHeld {
+			s.queue.keepHeld(f.run)
 			_, _ = s.arrange(ctx, id) // told there, and tried again
 		}
 		return nil
