@@ -1,8 +1,10 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,8 +77,8 @@ func (q *queue) ended(parent RunID) {
 	}
 }
 
-// ready lists the held runs to look at now, each once, and when to look again;
-// zero: when stirred.
+// ready lists the held runs to look at now, the oldest first and each once, and
+// when to look again; zero: when stirred.
 func (q *queue) ready(now time.Time) (ids []RunID, next time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,7 +97,16 @@ func (q *queue) ready(now time.Time) (ids []RunID, next time.Time) {
 			next = earlier(next, h.again)
 		}
 	}
-	return ids, next
+	return q.byAge(ids), next
+}
+
+// byAge sorts held runs as they were launched: in that order they wait for
+// their turn.
+func (q *queue) byAge(ids []RunID) []RunID {
+	slices.SortFunc(ids, func(a, b RunID) int {
+		return cmp.Or(q.held[a].CreatedAt.Compare(q.held[b].CreatedAt), cmp.Compare(a, b))
+	})
+	return ids
 }
 
 // earlier is the earlier of two times; a zero one is none.
@@ -131,7 +142,7 @@ func (q *queue) setBusy(id RunID, busy bool) bool {
 	return true
 }
 
-// heldFor lists the runs that wait for a reason first.
+// heldFor lists the runs that wait for a reason first, the oldest first.
 func (q *queue) heldFor(reason WaitReason) (ids []RunID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,7 +151,7 @@ func (q *queue) heldFor(reason WaitReason) (ids []RunID) {
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	return q.byAge(ids)
 }
 
 const (

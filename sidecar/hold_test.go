@@ -172,6 +172,46 @@ func TestHoldForTheBackend(t *testing.T) {
 	})
 }
 
+// TestHeldInOrder: what is released at once runs as it was launched.
+func TestHeldInOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(time.Time) func(*sidecar.LaunchRequest)
+		release func(*rig)
+	}{
+		"for_the_backend": {
+			func(time.Time) func(*sidecar.LaunchRequest) { return patiently },
+			func(r *rig) { r.net.setDown(false) },
+		},
+		"for_a_time": {
+			func(at time.Time) func(*sidecar.LaunchRequest) {
+				return func(q *sidecar.LaunchRequest) { q.NotBefore = at }
+			},
+			func(r *rig) { r.net.setDown(false); r.pass(time.Hour) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, setup{window: 1}, func(r *rig) {
+				r.net.setDown(true)
+				change := c.change(time.Now().Add(time.Hour))
+				var ids []sidecar.RunID
+				for seed := range 6 {
+					ids = append(ids, r.ordered(anna, "slow", seed, change).ID)
+					r.pass(time.Second)
+				}
+				c.release(r)
+				var latest time.Time
+				for i, id := range ids {
+					started := r.finished(id).StartedAt
+					if !started.After(latest) {
+						r.Errorf("run %d started at %v, the one before at %v", i, started, latest)
+					}
+					latest = started
+				}
+			})
+		})
+	}
+}
+
 func TestNotBefore(t *testing.T) {
 	for name, meanwhile := range map[string]func(*rig){
 		"alive":                  func(r *rig) { r.pass(50 * time.Minute) },
