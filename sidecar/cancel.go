@@ -35,7 +35,7 @@ func (s *Studio) Cancel(ctx context.Context, scope Scope, id RunID) (*Run, error
 	case !moved && run.Status != StatusCancelled:
 		return nil, notCancellable(run)
 	}
-	s.queue.remove(id)
+	s.unqueue(id)
 	s.decided.ring(id)
 	s.queue.ended(id)
 	if run.Hold != nil {
@@ -47,6 +47,13 @@ func (s *Studio) Cancel(ctx context.Context, scope Scope, id RunID) (*Run, error
 		run = s.cancelAtBackend(WithOrder(ctx, nil), run)
 	}
 	return run, nil
+}
+
+// unqueue takes an ended run, which nobody will follow, out of the line.
+func (s *Studio) unqueue(id RunID) {
+	if s.queue.remove(id) {
+		s.manners.take(id)
+	}
 }
 
 func notCancellable(run *Run) *Error {

@@ -243,6 +243,7 @@ func (s *Studio) arrange(ctx context.Context, id RunID) (*Run, error) {
 	}
 	was := s.queue.dropHeld(id)
 	if run.Status.Terminal() {
+		s.unqueue(id) // its cancel may have come before it was in the line
 		s.queue.ended(id)
 	} else if was && run.Phase == PhaseSubmitting && !run.Accepted {
 		s.queue.push(run, true) // even if it was handed over before: it is looked for first

@@ -201,9 +201,6 @@ func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob, leave func(
 	s.queue.push(run, false)
 	leave()
 	defer s.queue.answer(run.ID)
-	if s.queue.holdsBack(run.ID) {
-		return run, nil
-	}
 	wait, stop := context.WithTimeout(ctx, DecisionWait)
 	defer stop()
 	latest, err := s.awaitOr(wait, run.ID, &s.queue.filled, s.decidedOn)
@@ -211,6 +208,9 @@ func (s *Studio) accept(ctx context.Context, run *Run, blobs []Blob, leave func(
 		// It is committed and will run: who is told otherwise launches it twice.
 		s.log.Error("read a launched run", "run", run.ID, "err", err)
 		return run, nil
+	}
+	if latest.Status.Terminal() {
+		s.unqueue(run.ID) // its cancel may have come before it was in the line
 	}
 	return latest, nil
 }
