@@ -89,6 +89,9 @@ func (f *follower) misses(ctx context.Context, lost *UnsureError) {
 // submit hands on the files that the prompt names, commits that the prompt is
 // being handed over, then does it.
 func (f *follower) submit(ctx context.Context) error {
+	if f.awaitsBackend(ctx) {
+		return nil
+	}
 	job, err := f.studio.stage(ctx, f.run, f.job)
 	if err != nil {
 		f.notHandedOver(ctx, "hand files on", err)

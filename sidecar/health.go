@@ -155,6 +155,17 @@ func (s *Studio) askHealth(ctx context.Context) Condition {
 	return Condition{Available: true, Version: h.Version, Detail: h.Detail}
 }
 
+// awaitsBackend holds a run that may wait until the backend can run it. Asking
+// comes first: a worker whose own ComfyUI is away takes a prompt and fails it,
+// and its id is used up.
+func (f *follower) awaitsBackend(ctx context.Context) bool {
+	if !f.run.mayBeHeld() || f.run.Attempt > 0 || f.studio.askHealth(ctx).Available || ctx.Err() != nil {
+		return false
+	}
+	f.apply(ctx, Signal{Kind: SignalHeld})
+	return true
+}
+
 type healthTarget struct {
 	Available bool   `json:"available"`
 	Version   string `json:"version,omitempty"`

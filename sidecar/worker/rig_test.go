@@ -58,7 +58,7 @@ type rig struct {
 	toFake dialer
 	front  *side
 	worker *side
-	lines  struct{ front, worker line }
+	lines  struct{ front, worker, fake line }
 	posts  atomic.Int64 // submissions that reached the worker
 }
 
@@ -107,6 +107,7 @@ func pair(t *testing.T, s setup, test func(*rig)) {
 		}
 		l, dial := comfyfake.Pipe()
 		r.fake, r.toFake = comfyfake.New(r.setup.fake), dial
+		r.lines.fake.to(dial)
 		served := make(chan error, 1)
 		go func() { served <- r.fake.Serve(l) }()
 		r.startWorker()
@@ -149,7 +150,7 @@ func (r *rig) open(name, digest string) (*side, *upload.Folder, *manifest.Catalo
 
 func (r *rig) startWorker() {
 	s, folder, catalog := r.open("worker", "")
-	exec := comfy.New(comfy.Options{URL: "http://127.0.0.1:8188", DialContext: r.toFake, Artifacts: s.copies})
+	exec := comfy.New(comfy.Options{URL: "http://127.0.0.1:8188", DialContext: r.lines.fake.call, Artifacts: s.copies})
 	s.studio = sidecar.New(sidecar.Options{Catalog: catalog, Store: s.store, Executor: exec, Uploads: folder})
 	box := worker.NewOutbox(worker.OutboxOptions{
 		Store: s.store, Studio: s.studio, Artifacts: s.copies, DialContext: r.lines.front.call,
