@@ -10,7 +10,8 @@ import (
 const CodeQueueFull Code = "queue_full"
 
 // Limits bound how many runs may wait, for their turn or for something else.
-// Beyond them no run is accepted. Zero values are the defaults.
+// Beyond them no run of a contract is accepted; what another sidecar hands over
+// waits there already, within that one's limits. Zero values are the defaults.
 type Limits struct {
 	Waiting    int // in all
 	PerSession int
