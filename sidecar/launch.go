@@ -32,6 +32,11 @@ type LaunchRequest struct {
 	After *After
 }
 
+// holds tells that the run may be held.
+func (r *LaunchRequest) holds() bool {
+	return r.Hold || r.NeedsApproval || r.After != nil || !r.NotBefore.IsZero()
+}
+
 // Launch accepts a run: it is committed before anything else happens. Launch
 // then waits up to DecisionWait for the backend's yes or no, so that the run
 // it returns is running, or has failed with a reason, or still waits for its
@@ -67,7 +72,7 @@ func (s *Studio) launch(ctx context.Context, req LaunchRequest) (*Run, error) {
 	if err := s.checkAfter(ctx, req, contract); err != nil {
 		return nil, err
 	}
-	leave, err := s.queue.admit(req.Session.ID)
+	leave, err := s.queue.admit(req.Session.ID, req.holds())
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,12 @@ import (
 // wait already.
 const CodeQueueFull Code = "queue_full"
 
-// Limits bound how many runs may wait, for their turn or for something else.
-// Beyond them no run of a contract is accepted; what another sidecar hands over
+// Limits bound how many runs may wait for their turn, and how many more may be
+// held, waiting for something else. Beyond them no run of a contract is accepted; what another sidecar hands over
 // waits there already, within that one's limits. Zero values are the defaults.
 type Limits struct {
-	Waiting    int // in all
-	PerSession int
+	Waiting    int // in all, and as many held
+	PerSession int // of one session, and as many held
 }
 
 // The default limits: more than a person queues, less than a program that has
@@ -35,27 +35,40 @@ func (l Limits) withDefaults() Limits {
 }
 
 // admit keeps room for a run that is about to be stored, until leave is called:
-// it waits then, or never will. Runs for which there is a free place in the
-// window do not wait.
-func (q *queue) admit(session SessionID) (leave func(), err error) {
+// it waits then, or is held, or never will. Runs for which there is a free place
+// in the window do not wait. Those that are held shut out none but their like,
+// and are not accepted either where too many wait for their turn: they come there.
+func (q *queue) admit(session SessionID, holds bool) (leave func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all, own := q.crowd(session)
 	free := 0
-	if !q.paused {
+	if !q.paused && !holds {
 		free = max(0, q.window-q.inFlight)
 	}
-	switch {
-	case own-free >= q.limits.PerSession:
-		return nil, queueFull(fmt.Sprintf("%d runs of this session wait already, as many as may.", q.limits.PerSession), "--max-waiting-per-session")
-	case all-free >= q.limits.Waiting:
-		return nil, queueFull(fmt.Sprintf("%d runs wait already, as many as may.", q.limits.Waiting), "--max-waiting")
+	all, own := q.crowd(session, false)
+	if err := q.limits.crowded(all, own, free, "wait"); err != nil {
+		return nil, err
+	}
+	all, own = q.crowd(session, true)
+	if err := q.limits.crowded(all, own, 0, "are held"); holds && err != nil {
+		return nil, err
 	}
 	if q.expected == nil {
 		q.expected = map[SessionID]int{}
 	}
 	q.expected[session]++
 	return sync.OnceFunc(func() { q.admitted(session) }), nil
+}
+
+// crowded tells that a limit is reached.
+func (l Limits) crowded(all, own, free int, do string) error {
+	switch {
+	case own-free >= l.PerSession:
+		return queueFull(fmt.Sprintf("%d runs of this session %s already, as many as may.", l.PerSession, do), "--max-waiting-per-session")
+	case all-free >= l.Waiting:
+		return queueFull(fmt.Sprintf("%d runs %s already, as many as may.", l.Waiting, do), "--max-waiting")
+	}
+	return nil
 }
 
 func queueFull(message, flag string) *Error {
@@ -70,26 +83,28 @@ func (q *queue) admitted(session SessionID) {
 	}
 }
 
-// crowd counts the runs that wait or are about to, in all and of a session.
-func (q *queue) crowd(session SessionID) (all, own int) {
+// crowd counts the runs that wait for their turn, or those that are held, and
+// those that are about to, in all and of a session.
+func (q *queue) crowd(session SessionID, held bool) (all, own int) {
+	count := func(whose SessionID, n int) {
+		if all += n; whose == session {
+			own += n
+		}
+	}
+	for whose, n := range q.expected {
+		count(whose, n)
+	}
+	if held {
+		for _, h := range q.held {
+			count(h.session, 1)
+		}
+		return all, own
+	}
 	for _, id := range q.front {
-		all++
-		if q.known[id].session == session {
-			own++
-		}
+		count(q.known[id].session, 1)
 	}
-	for _, ids := range q.waiting {
-		all += len(ids)
-	}
-	own += len(q.waiting[session]) + q.expected[session]
-	for _, n := range q.expected {
-		all += n
-	}
-	for _, h := range q.held {
-		all++
-		if h.session == session {
-			own++
-		}
+	for whose, ids := range q.waiting {
+		count(whose, len(ids))
 	}
 	return all, own
 }

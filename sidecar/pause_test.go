@@ -202,24 +202,24 @@ func TestLimits(t *testing.T) {
 		}
 		wg.Wait()
 		q := r.studio.Queue("anna").QueueState
-		if q.InFlight != 2 || q.Waiting+q.Held != 5 {
+		if q.InFlight != 2 || q.Waiting != 5 || q.Held > 5 {
 			r.Errorf("the queue is %+v", q)
 		}
 		stored := 0
 		for _, who := range []sidecar.SessionID{anna, bert, "carl"} {
 			n := len(r.runs(who))
-			if stored += n; n > 3+2 {
+			if stored += n; n > 3+2+3 {
 				r.Errorf("%s has %d", who, n)
 			}
 			if code := try(who, 20); code != sidecar.CodeQueueFull {
 				r.Errorf("%s: %q", who, code)
 			}
 		}
-		if stored != 7 {
+		if stored != 7+q.Held {
 			r.Errorf("%d runs are stored", stored)
 		}
 		r.restart()
-		r.until("they are taken up", func() bool { q := r.studio.Queue("anna").QueueState; return q.Waiting+q.Held == 5 })
+		r.until("they are taken up", func() bool { q := r.studio.Queue("anna").QueueState; return q.Waiting == 5 })
 		if code := try(anna, 21); code != sidecar.CodeQueueFull {
 			r.Errorf("after a restart: %q", code)
 		}
@@ -230,5 +230,34 @@ func TestLimits(t *testing.T) {
 			r.Errorf("an empty queue: %q", code)
 		}
 		r.idle()
+	})
+}
+
+// TestHeldShutNobodyOut: held runs have limits of their own, to the letter.
+func TestHeldShutNobodyOut(t *testing.T) {
+	bubble(t, setup{window: 4}, func(r *rig) {
+		r.opts.Limits = sidecar.Limits{Waiting: 5, PerSession: 3}
+		r.restart()
+		hold := func(who sidecar.SessionID) sidecar.Code {
+			req := r.request(who, "slow", 1)
+			req.NeedsApproval = true
+			_, err := r.studio.Launch(context.Background(), req)
+			return codeOf(err)
+		}
+		for n, want := range []sidecar.Code{"", "", "", sidecar.CodeQueueFull} {
+			if got := hold(anna); got != want {
+				r.Errorf("held run %d of one session: %q", n+1, got)
+			}
+		}
+		for n, want := range []sidecar.Code{"", "", sidecar.CodeQueueFull} {
+			if got := hold(bert); got != want {
+				r.Errorf("held run %d of another session: %q", n+1, got)
+			}
+		}
+		for _, who := range []sidecar.SessionID{anna, "carl"} {
+			if run := r.finished(r.launch(who, "picture", 1).ID); run.Status != sidecar.StatusCompleted {
+				r.Errorf("%s: %s", who, run.Status)
+			}
+		}
 	})
 }
