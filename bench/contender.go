@@ -73,7 +73,9 @@ func newSidecar(ctx context.Context, dir, program, envDir, state string, mirror 
 		role: sidecarRole, version: strings.TrimSpace(string(version)), mirror: mirror,
 		command: func(p place) []string {
 			return []string{program, "--env-dir", envDir, "--log-level", "warn", "serve", "--port", p.port(),
-				"--comfy-url", p.comfyURL, "--state", state, "--state-db", p.database, "--exit-with-stdin"}
+				"--comfy-url", p.comfyURL, "--state", state, "--state-db", p.database, "--exit-with-stdin",
+				// One session of the bench asks for more than any person does.
+				"--max-waiting", "1000000", "--max-waiting-per-session", "1000000"}
 		},
 	}, nil
 }
