@@ -142,6 +142,7 @@ func backend(t *text, state sidecar.Condition) {
 	if !state.Available {
 		t.str("error", state.Error)
 	}
+	t.optStr("hint", state.Doubt)
 	if state.Busy {
 		t.bool("busy", true)
 	}

@@ -75,7 +75,7 @@ func (c *call) proxyHealth() error {
 	state := c.studio.Health(c.r.Context())
 	doc := protocol.Health{
 		OK: true, Role: RoleProxy, Environment: snap.Environment, EnvironmentRef: ref, Version: c.opts.Version,
-		Comfy: protocol.Comfy{Available: state.Available, Version: state.Version, Error: state.Error},
+		Comfy: protocol.Comfy{Available: state.Available, Version: state.Version, Error: state.Error, Hint: state.Doubt},
 	}
 	if c.direct {
 		doc.ComfyURL = c.opts.ComfyURL

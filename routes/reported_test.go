@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 )
 
 // TestWatchersComeWhenTheyLike: whoever listens from the beginning, in the
@@ -76,5 +79,18 @@ func TestBusyComfyUI(t *testing.T) {
 	health := r.get("/health").json(t)
 	if n := health["queue"].(map[string]any)["leaving"]; n == nil || health["comfyui"].(map[string]any)["busy"] != nil {
 		t.Errorf("health %v", health)
+	}
+}
+
+// TestDoubtfulComfyUI: health tells what may be none, and calls it available.
+func TestDoubtfulComfyUI(t *testing.T) {
+	r := start(t)
+	defer r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Route: "/system_stats", Status: 200, Body: "<html>"})()
+	told := func() map[string]any { return r.get("/health").json(t)["comfyui"].(map[string]any) }
+	deadline := time.Now().Add(10 * time.Second)
+	for told()["hint"] == nil && time.Now().Before(deadline) {
+	}
+	if got := told(); got["available"] != true || got["error"] != nil || got["hint"] == nil {
+		t.Errorf("health %v", got)
 	}
 }

@@ -162,6 +162,9 @@ type Preview struct {
 type Health struct {
 	Version string
 	Queue   int
+	// Doubt is a sentence about a backend that answers well, but not as one
+	// does; else empty.
+	Doubt string
 	// Detail is the backend's own health answer, when it is a sidecar.
 	Detail json.RawMessage
 }

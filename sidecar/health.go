@@ -22,8 +22,10 @@ const (
 type Condition struct {
 	Available bool
 	Version   string
-	// Error is a sentence for people; empty when available.
+	// Error is a sentence for people; empty when available. Doubt is one about
+	// a backend that is available and does not answer as one does.
 	Error string
+	Doubt string
 	Queue QueueState
 	// Leaving is the number of runs that ended and whose prompts the backend
 	// still has. Busy is set when one of them does not stop.
@@ -152,14 +154,18 @@ func (s *Studio) askHealth(ctx context.Context) Condition {
 		s.noteRefusal(err)
 		return Condition{Version: h.Version, Error: err.Error(), Detail: h.Detail}
 	}
-	return Condition{Available: true, Version: h.Version, Detail: h.Detail}
+	return Condition{Available: true, Version: h.Version, Doubt: h.Doubt, Detail: h.Detail}
 }
+
+// takesRuns reports whether what waits for the backend is released: what may be
+// no backend fails it.
+func (c Condition) takesRuns() bool { return c.Available && c.Doubt == "" }
 
 // awaitsBackend holds a run that may wait until the backend can run it. Asking
 // comes first: a worker whose own ComfyUI is away takes a prompt and fails it,
 // and its id is used up.
 func (f *follower) awaitsBackend(ctx context.Context) bool {
-	if !f.run.mayBeHeld() || f.run.Attempt > 0 || f.studio.askHealth(ctx).Available || ctx.Err() != nil {
+	if !f.run.mayBeHeld() || f.run.Attempt > 0 || f.studio.askHealth(ctx).takesRuns() || ctx.Err() != nil {
 		return false
 	}
 	f.apply(ctx, Signal{Kind: SignalHeld})

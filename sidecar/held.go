@@ -263,7 +263,7 @@ func (s *Studio) awaitBackend(ctx context.Context) error {
 			}
 			continue
 		}
-		if s.askHealth(ctx).Available {
+		if s.askHealth(ctx).takesRuns() {
 			for _, id := range ids {
 				s.releaseHeld(ctx, id, Signal{Kind: SignalReleased, Wait: WaitBackend})
 			}

@@ -92,6 +92,20 @@ func TestHoldForTheBackend(t *testing.T) {
 			r.idle()
 		})
 	})
+	t.Run("what_may_be_no_comfyui_is_available_and_gets_none", func(t *testing.T) {
+		bubble(t, setup{}, func(r *rig) {
+			gone := r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Route: "/system_stats", Status: 200, Body: "<html>"})
+			r.pass(time.Second)
+			if c := r.studio.Health(context.Background()); !c.Available || c.Doubt == "" || c.Error != "" {
+				r.Errorf("%+v", c)
+			}
+			run := r.ordered(anna, "picture", 1, patiently)
+			r.pass(time.Minute)
+			r.isHeld(run, sidecar.WaitBackend)
+			gone()
+			r.ends(run, completed())
+		})
+	})
 	t.Run("it_is_handed_over_at_once_when_comfyui_is_there", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
 			run := r.ordered(anna, "slow", 1, patiently)

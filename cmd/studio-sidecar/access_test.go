@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,5 +89,18 @@ func TestTokenAndLaunchSecret(t *testing.T) {
 	hop := append([]string{"X-Forwarded-Host", "studio.example"}, bearer...)
 	if got := ask(append(hop, "X-Studio-Launch-Secret", "s3cret-of-the-launcher", "Origin", "http://studio.example")...); got != http.StatusOK {
 		t.Errorf("through the launcher: %d", got)
+	}
+}
+
+// TestHealthCommandTellsTheDoubt: what may be no ComfyUI is available, and said
+// to be doubtful.
+func TestHealthCommandTellsTheDoubt(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"ok":true,"environment":"demo","comfyui":{"available":true,"hint":"Look at the address."}}`)
+	}))
+	defer srv.Close()
+	var out, problem strings.Builder
+	if code := run(t.Context(), []string{"health", "--url", srv.URL}, &out, &problem); code != exitOK || !strings.Contains(out.String(), "comfyui available: Look at the address.") {
+		t.Errorf("%d %s%s", code, out.String(), problem.String())
 	}
 }

@@ -95,6 +95,7 @@ type healthAnswer struct {
 	ComfyUI struct {
 		Available bool   `json:"available"`
 		Error     string `json:"error"`
+		Hint      string `json:"hint"`
 	} `json:"comfyui"`
 }
 
@@ -112,6 +113,9 @@ func (c *healthCmd) Run(con console) error {
 		state := "available"
 		if !answer.ComfyUI.Available {
 			state = "not available"
+		}
+		if answer.ComfyUI.Available && answer.ComfyUI.Hint != "" {
+			state += ": " + answer.ComfyUI.Hint
 		}
 		fmt.Fprintf(con.out, "environment %s\ncomfyui %s\ndigest %s\n", answer.Environment, state, answer.Ref.Digest)
 	}

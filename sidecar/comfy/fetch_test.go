@@ -262,11 +262,10 @@ func TestHealth(t *testing.T) {
 		message string
 		status  int
 	}{
-		"an_error":      {answers(500, "text/plain", "boom"), "ComfyUI is not well: boom", 500},
-		"html":          {answers(200, "text/html", "<html>"), "What answers at ComfyUI's address is not ComfyUI.", 200},
-		"broken_json":   {answers(200, "application/json", "{"), "What answers at ComfyUI's address is not ComfyUI.", 200},
-		"not_an_object": {answers(200, "application/json", "[]"), "What answers at ComfyUI's address is not ComfyUI.", 200},
-		"a_redirect":    {answers(302, "text/plain", ""), "ComfyUI is not well: ComfyUI returned HTTP 302", 302},
+		"an_error":    {answers(500, "text/plain", "boom"), "ComfyUI is not well: boom", 500},
+		"html_error":  {answers(503, "text/html", "<html>"), "ComfyUI is not well: <html>", 503},
+		"broken_json": {answers(200, "application/json", "{"), "What answers at ComfyUI's address is not ComfyUI.", 200},
+		"a_redirect":  {answers(302, "text/plain", ""), "ComfyUI is not well: ComfyUI returned HTTP 302", 302},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, c.handler, comfy.Options{}, func(t *testing.T, exec *comfy.Executor) {
@@ -274,6 +273,23 @@ func TestHealth(t *testing.T) {
 				refused, ok := errors.AsType[*sidecar.RefusedError](err)
 				if !ok || refused.Failure.Message != c.message || refused.Failure.Status != c.status || refused.Failure.Code != "comfyui_unavailable" {
 					t.Errorf("err = %#v", err)
+				}
+			})
+		})
+	}
+	for name, handler := range map[string]http.Handler{
+		"html_counts_with_a_doubt":          answers(200, "text/html", "<html>"),
+		"a_text_counts_with_a_doubt":        answers(200, "text/plain", "{"),
+		"a_list_counts_with_a_doubt":        answers(200, "application/json", "[]"),
+		"null_counts_with_a_doubt":          answers(200, "application/json", "null"),
+		"no_body_counts_with_a_doubt":       answers(204, "application/json", ""),
+		"an_odd_object_counts_with_a_doubt": answers(200, "application/json", `{"system":5}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			scripted(t, handler, comfy.Options{}, func(t *testing.T, exec *comfy.Executor) {
+				h, err := exec.Health(t.Context())
+				if err != nil || h.Doubt == "" || h.Version != "" {
+					t.Errorf("%+v, err = %v", h, err)
 				}
 			})
 		})

@@ -1,7 +1,9 @@
 package comfy
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -11,9 +13,12 @@ import (
 // healthWithin bounds a health check: somebody waits for it.
 const healthWithin = 2 * time.Second
 
+// doubt is told of what answers well and says nothing that only a ComfyUI says.
+const doubt = "What answers at ComfyUI's address does not say that it is ComfyUI. Check the address if runs fail."
+
 // Health asks ComfyUI for its version; how much it has to do the socket tells.
-// What answers
-// without being a ComfyUI is a *RefusedError.
+// Whatever answers well counts as one, as for the reference, with a doubt where
+// the answer is no object. An error and broken JSON are a *RefusedError.
 func (e *Executor) Health(ctx context.Context) (sidecar.Health, error) {
 	a, err := e.http.call(ctx, exchange{method: http.MethodGet, path: "/system_stats", within: healthWithin})
 	if err != nil {
@@ -24,12 +29,21 @@ func (e *Executor) Health(ctx context.Context) (sidecar.Health, error) {
 			Version loose `json:"comfyui_version"`
 		} `json:"system"`
 	}
-	if err := a.object(&stats); err != nil {
-		return sidecar.Health{}, &sidecar.RefusedError{Failure: e.http.unhealthy(a, err)}
+	h := sidecar.Health{}
+	if err := a.object(&stats); err == nil {
+		h.Version = string(stats.System.Version)
+	} else if a.OK() && !a.brokenJSON() {
+		h.Doubt = doubt
+	} else {
+		return h, &sidecar.RefusedError{Failure: e.http.unhealthy(a, err)}
 	}
-	h := sidecar.Health{Version: string(stats.System.Version)}
 	h.Queue, _ = e.link.remaining() // 0 while there is no socket to tell it
 	return h, nil
+}
+
+// brokenJSON reports whether the answer says that it is JSON, and is none.
+func (a answer) brokenJSON() bool {
+	return a.isJSON() && len(bytes.TrimSpace(a.Body)) > 0 && !json.Valid(a.Body)
 }
 
 func (c *client) unhealthy(a answer, err error) sidecar.Failure {

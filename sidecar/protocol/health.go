@@ -18,6 +18,8 @@ type Comfy struct {
 	Available bool   `json:"available"`
 	Version   string `json:"version,omitempty"`
 	Error     string `json:"error,omitempty"`
+	// Hint is told of one that may be none, though it answers well.
+	Hint string `json:"hint,omitempty"`
 }
 
 // digestOf is the contract digest in an environment_ref; empty when unknown.

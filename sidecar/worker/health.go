@@ -24,7 +24,7 @@ func (e *Executor) Health(ctx context.Context) (sidecar.Health, error) {
 		return h, &sidecar.RefusedError{Failure: e.http.unavailable(err)}
 	}
 	e.heard(doc.EnvironmentRef)
-	h.Version = doc.Comfy.Version
+	h.Version, h.Doubt = doc.Comfy.Version, doc.Comfy.Hint
 	if !doc.Comfy.Available {
 		return h, &sidecar.RefusedError{Failure: sidecar.Failure{
 			Code: string(sidecar.CodeUnavailable), Message: unwell(doc.Comfy.Error), Proxy: true,

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/protocol"
 )
 
@@ -110,6 +111,11 @@ func TestHealthOfAWorkerIsAskedOnDemand(t *testing.T) {
 		}
 		if _, comfy := health(""); comfy["available"] != true || comfy["status"] != "deferred" {
 			t.Errorf("what was seen is told: %v", comfy)
+		}
+		defer r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Route: "/system_stats", Status: 200, Body: "<html>"})()
+		time.Sleep(time.Second) // what was seen counts no more
+		if _, comfy := health("?check_proxy=1"); comfy["hint"] == nil || comfy["available"] != true {
+			t.Errorf("the worker's doubt is not told: %v", comfy)
 		}
 	})
 }
