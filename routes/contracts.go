@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -125,7 +126,7 @@ func (c *call) health() error {
 	queueState(&t, state.Queue)
 	t.int("leaving", int64(state.Leaving))
 	t.close('}')
-	storage(&t, state.Storage)
+	c.storage(&t, state.Storage)
 	t.close('}')
 	if state.Storage != nil {
 		c.log.Warn("the state database does not take writes", "err", state.Storage, "request_id", c.id)
@@ -175,11 +176,19 @@ func manifestPlace(t *text, f *manifest.Fault) {
 	t.close('}')
 }
 
-func storage(t *text, trouble error) {
+// storage tells whether the store takes writes. What is wrong with which file
+// is for those who may know where things are.
+func (c *call) storage(t *text, trouble error) {
 	t.key("storage")
 	t.open('{')
 	t.bool("ok", trouble == nil)
-	if trouble != nil {
+	var told *sidecar.Error
+	switch {
+	case trouble == nil:
+	case c.direct && errors.As(trouble, &told):
+		t.str("error", told.Message)
+		t.optStr("hint", told.Hint)
+	default:
 		t.str("error", "The state database does not take writes just now.")
 		t.str("hint", "Look at the log, and at the space on its disk.")
 	}
@@ -203,7 +212,7 @@ func (c *call) readyz() error {
 	t.bool("ok", usable && trouble == nil)
 	if c.authorized() == nil {
 		manifestState(&t, snap, snap.Faults)
-		storage(&t, trouble)
+		c.storage(&t, trouble)
 	}
 	t.close('}')
 	status := http.StatusOK

@@ -48,6 +48,9 @@
 //
 // FILE.lock is locked while a Store is open, so that one process writes. A
 // file that is not ours, damaged or of a newer version is refused before
-// SQLite opens it. Before a migration changes a file that held something, a
+// SQLite opens it, and so is one with several names. A file that is removed or
+// replaced while it is open takes no more writes until it is back: each
+// acknowledgement is given after a look that it, its log and its index are
+// where the next start will find them. Before a migration changes a file that held something, a
 // copy is put beside it.
 package sqlite

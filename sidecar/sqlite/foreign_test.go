@@ -328,6 +328,15 @@ func TestRefusedUntouched(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"a_file_with_two_names", "it has 2 names (hard links)", func(t *testing.T, path string) {
+			raw(t, path, referenceSchema+referenceRows)
+			if err := os.Link(path, filepath.Join(t.TempDir(), "other.db")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"a_log_without_its_file", "it is gone, and its log", func(t *testing.T, path string) {
+			write(t, path+"-wal", []byte("changes"))
+		}},
 		{"a_page_of_nothing", "damaged", page(func(b []byte) { clear(b[4096:8192]) })},
 		{"a_schema_of_nonsense", "damaged", page(func(b []byte) { copy(b[100:], bytes.Repeat([]byte{0xff}, 200)) })},
 		{"a_page_size_of_nonsense", "damaged", page(func(b []byte) { b[16], b[17] = 3, 3 })},

@@ -79,13 +79,16 @@ func without(columns []string, names ...string) []string {
 // file would drop their locks.
 func inspect(ctx context.Context, path string) (filled bool, err error) {
 	size, head, err := readHeader(path)
+	logged := sizeOf(walPath(path)) > 0
 	if errors.Is(err, os.ErrNotExist) || err == nil && size == 0 {
-		return false, nil
+		return false, lostFile(path, logged)
 	}
 	if err != nil {
 		return false, err
 	}
-	logged := sizeOf(path+"-wal") > 0
+	if err := checkNames(path); err != nil {
+		return false, err
+	}
 	if err := head.judge(path, size, logged); err != nil {
 		return false, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -97,15 +96,7 @@ func (l *fileLock) discard() error {
 
 // lockPath is beside the file itself, whatever links lead to it: one file, one
 // lock.
-func lockPath(database string) string {
-	if real, err := filepath.EvalSymlinks(database); err == nil {
-		return real + ".lock"
-	}
-	if folder, err := filepath.EvalSymlinks(filepath.Dir(database)); err == nil {
-		return filepath.Join(folder, filepath.Base(database)) + ".lock"
-	}
-	return database + ".lock"
-}
+func lockPath(database string) string { return realPath(database) + ".lock" }
 
 // waitLock takes the lock of a database, waiting for it as long as asked.
 func waitLock(ctx context.Context, database string, wait time.Duration) (*fileLock, error) {

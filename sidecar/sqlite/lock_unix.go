@@ -29,3 +29,12 @@ func syncFolder(path string) error {
 	}
 	return errors.Join(folder.Sync(), folder.Close())
 }
+
+// nameCount is how many names a file has.
+func nameCount(path string) (int, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return 0, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return int(stat.Nlink), nil
+}

@@ -25,3 +25,14 @@ func lockFile(file *os.File) error {
 
 // syncFolder: folders cannot be synced here; the file system's journal does.
 func syncFolder(string) error { return nil }
+
+// nameCount is how many names a file has.
+func nameCount(path string) (int, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	var info windows.ByHandleFileInformation
+	err = windows.GetFileInformationByHandle(windows.Handle(file.Fd()), &info)
+	return int(info.NumberOfLinks), errors.Join(err, file.Close())
+}

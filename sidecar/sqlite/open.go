@@ -58,6 +58,7 @@ type Store struct {
 	walking sync.RWMutex
 
 	epoch     int64 // raised at each open
+	place     *place
 	pruneTime time.Duration
 	trimmedTo atomic.Int64
 	stats     counters
@@ -143,6 +144,10 @@ func (s *Store) start(ctx context.Context, ephemeral bool) error {
 		w.end()
 		return err
 	}
+	if s.place, err = placeOf(s.path); err != nil {
+		w.end()
+		return err
+	}
 	s.done.Go(w.loop)
 	return nil
 }
@@ -179,6 +184,7 @@ func writerDSN(path string, ephemeral bool) string {
 
 func readerDSN(path string) string {
 	return dsn(path,
+		"mode=rw",
 		"_pragma=busy_timeout(5000)",
 		"_pragma=foreign_keys(1)",
 		"_pragma=query_only(1)",

@@ -128,6 +128,10 @@ func (s *Store) walk(ctx context.Context, whole bool, read func(querier) error) 
 	if err != nil {
 		return err
 	}
+	// A new connection opens what stands there now.
+	if err := s.place.check(); err != nil {
+		return errors.Join(err, session.close())
+	}
 	err = session.read(whole, read)
 	if damageOf(err) != harmless {
 		err = storageError(s.path, err)

@@ -40,7 +40,7 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	logged := sizeOf(path+"-wal") > 0
+	logged := sizeOf(walPath(path)) > 0
 	if err := head.judge(path, size, logged); err != nil {
 		return nil, err
 	}

@@ -52,12 +52,13 @@ func (s *Store) Stats() Stats {
 }
 
 // Trouble is why writing does not work just now, a *sidecar.Error; nil when it
-// does. The writer tries by itself, once a second, whether it works again.
+// does. The writer tries by itself, once a second, whether it works again. A
+// file that is gone from its place is noticed here too: nobody may be writing.
 func (s *Store) Trouble() error {
 	if t := s.trouble.Load(); t != nil {
 		return t.err
 	}
-	return nil
+	return s.place.check()
 }
 
 // Do runs change in a transaction of the writer and returns when that is
@@ -93,6 +94,7 @@ func (s *Store) Do(ctx context.Context, change func(*Tx) error) error {
 type writer struct {
 	*Store
 	session *session
+	rescued bool // the log is gone, and what it held is in the file
 }
 
 func (s *Store) newWriter(ctx context.Context) (*writer, error) {
@@ -219,16 +221,32 @@ func (w *writer) commit(group []*request) *request {
 			return req
 		}
 	}
-	if err := tx.finish(); err != nil {
-		w.rollback()
-		w.fault(group, err)
-		return nil
-	}
-	w.publish(tx)
+	w.conclude(tx, group)
 	return nil
 }
 
+// conclude commits what a group wrote, and tells of it.
+func (w *writer) conclude(tx *Tx, group []*request) {
+	if err := tx.finish(); err != nil {
+		w.rollback()
+		w.fault(group, err)
+		return
+	}
+	w.publish(tx)
+	if !tx.wrote {
+		return
+	}
+	// The file may have gone while this was written; then nobody may rely on it.
+	if err := w.place.check(); err != nil {
+		w.fault(group, err)
+	}
+}
+
 func (w *writer) begin() (*Tx, error) {
+	if err := w.place.check(); err != nil {
+		w.rescue()
+		return nil, err
+	}
 	if w.session == nil {
 		session, err := openSession(context.Background(), w.writeDB)
 		if err != nil {
@@ -245,6 +263,18 @@ func (w *writer) begin() (*Tx, error) {
 		return nil, err
 	}
 	return tx, nil
+}
+
+// rescue moves what a removed log holds into the file, once: until then the end
+// of the process would be the end of what was acknowledged.
+func (w *writer) rescue() {
+	if w.rescued || w.session == nil || !w.place.logMisplaced() {
+		return
+	}
+	w.rescued = true
+	if _, err := w.session.exec("PRAGMA wal_checkpoint(FULL)"); err != nil {
+		w.log.Error("what the log of the state database held could not be moved into it", "path", w.path, "error", err)
+	}
 }
 
 // rollback undoes the transaction. SQLite has done so itself after some
