@@ -213,17 +213,21 @@ func writeUnsynced(store *sqlite.Store) error {
 	return nil
 }
 
-// noSpaceRuns is how many runs writeSpaceless makes.
+// noSpaceRuns is how many runs writeSpaceless makes at least.
 const noSpaceRuns = 60
 
-// writeSpaceless writes below a tracer that makes one write fail.
+// writeSpaceless writes below a tracer that makes one write of each thread
+// fail, until a run is made after the last of them.
 func writeSpaceless(store *sqlite.Store) error {
-	for n := 1; n <= noSpaceRuns; n++ {
+	for n := 1; n < 2*noSpaceRuns; n++ {
 		if err := put(store, newRun("alice", n)); err != nil {
 			fmt.Println("refused", n, err)
 			continue
 		}
 		fmt.Println("made", n)
+		if n >= noSpaceRuns {
+			return nil
+		}
 	}
 	return nil
 }
