@@ -18,6 +18,9 @@ type Issue struct {
 	APINodeID string // the node of the stored prompt
 }
 
+// unknownInput is the code of an Issue about a value of no input.
+const unknownInput = "unknown_contract_input"
+
 // Severities of an Issue.
 const (
 	SeverityError   = "error"
@@ -31,11 +34,20 @@ func (i Issue) MarshalJSON() ([]byte, error) {
 		{"code", appendQuoted(nil, i.Code)},
 		{"message", appendQuoted(nil, i.Message)},
 		{"severity", appendQuoted(nil, i.Severity)},
-		{"input_name", orNull(i.InputName)},
+		{"input_name", i.inputName()},
 		{"node_id", orNull(i.NodeID)},
 	}}
 	o.text("api_node_id", i.APINodeID)
 	return o.fields.MarshalJSON()
+}
+
+// inputName is null where an issue is of no input; a caller may give one whose
+// name is empty.
+func (i Issue) inputName() []byte {
+	if i.Code == unknownInput {
+		return appendQuoted(nil, i.InputName)
+	}
+	return orNull(i.InputName)
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
@@ -98,7 +110,7 @@ func (b *binder) unknownNames() {
 		known := slices.ContainsFunc(b.contract.Inputs, func(in Input) bool { return in.Name == f.Name })
 		if !known {
 			b.issues = append(b.issues, Issue{
-				Code:      "unknown_contract_input",
+				Code:      unknownInput,
 				Message:   fmt.Sprintf("Input '%s' is not defined by contract '%s'.", f.Name, b.contract.Name),
 				Severity:  SeverityWarning,
 				InputName: f.Name,

@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,6 +147,7 @@ func TestIssueSurvivesStorage(t *testing.T) {
 	for _, want := range []manifest.Issue{
 		{Code: "below_min", Message: "m", Severity: manifest.SeverityError, InputName: "x", NodeID: "1", APINodeID: "2:1"},
 		{Code: "unknown_contract_input", Message: "m", Severity: manifest.SeverityWarning, InputName: "x"},
+		{Code: "unknown_contract_input", Message: "m", Severity: manifest.SeverityWarning},
 	} {
 		text, err := json.Marshal(want)
 		if err != nil {
@@ -157,6 +159,9 @@ func TestIssueSurvivesStorage(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
+		}
+		if want.InputName == "" && !strings.Contains(string(text), `"input_name":""`) {
+			t.Errorf("the name that was given is not told: %s", text)
 		}
 	}
 }

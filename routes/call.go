@@ -29,6 +29,8 @@ type call struct {
 	secure bool // the browser came by https
 	hop    bool // a proxy that is trusted passed it on
 
+	sent func() // called when the answer is on its way
+
 	// Of a call with a key, see perform.
 	raw        []byte           // its body, read whole
 	assigned   string           // the session that it is given, when it brings none
@@ -81,6 +83,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := c.serve(); err != nil {
 		c.fail(err)
 	}
+	if c.sent != nil {
+		c.flush()
+		c.sent()
+	}
 	if s.log.Enabled(r.Context(), slog.LevelDebug) {
 		s.log.Debug("answered", "method", r.Method, "path", r.URL.Path, "status", c.w.status,
 			"bytes", c.w.bytes, "took", time.Since(began), "request_id", c.id)
@@ -95,6 +101,13 @@ type panicked struct {
 
 // Error leaves the value to the log, where it stands beside its stack.
 func (p *panicked) Error() string { return "a handler panicked" }
+
+// flush sends what was written of the answer.
+func (c *call) flush() {
+	if err := c.control().Flush(); err != nil {
+		c.log.Debug("flush an answer", "err", err, "request_id", c.id)
+	}
+}
 
 func (c *call) serve() (err error) {
 	defer func() {

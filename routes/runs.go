@@ -58,7 +58,7 @@ func (c *call) launchContract() error {
 			return err
 		}
 	}
-	return c.answerRun(run, req.wait)
+	return c.answerRun(c.afterCancel(ctx, run), req.wait)
 }
 
 // launch launches a run, unless the call's command did so before.
@@ -250,8 +250,9 @@ func (c *call) timings(t *text, run *sidecar.Run) {
 }
 
 func (c *call) cancelRun() error {
-	v := c.session()
-	run, err := c.studio.Cancel(c.r.Context(), v.Scope, sidecar.RunID(c.path("run_id")))
+	v, id := c.session(), sidecar.RunID(c.path("run_id"))
+	c.sent = c.cancels.begin(id)
+	run, err := c.studio.Cancel(c.r.Context(), v.Scope, id)
 	if err != nil {
 		return err
 	}

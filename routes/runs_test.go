@@ -297,6 +297,48 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// Who waits for a run hears of its cancel after who cancelled it, and the same.
+func TestCancelIsAnsweredBeforeTheWait(t *testing.T) {
+	r := start(t)
+	r.fake.Hold()
+	defer r.fake.Release()
+	waiting := make(chan reply, 1)
+	go func() { waiting <- r.ask("POST", runPath, `{"wait": true}`) }()
+	var id string
+	eventually(t, "the run is executed", func() bool {
+		for _, one := range r.get("/runs?active=true").json(t)["runs"].([]any) {
+			run := one.(map[string]any)
+			if id = run["run_id"].(string); run["phase"] == "executing" {
+				return true
+			}
+		}
+		return false
+	})
+	release := r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Hang, Method: "POST", Route: "/interrupt"})
+	cancelled := make(chan reply, 1)
+	go func() { cancelled <- r.ask("POST", "/runs/"+id+"/cancel", "") }()
+	eventually(t, "the run is cancelled", func() bool {
+		return r.get("/runs/" + id).json(t)["run"].(map[string]any)["status"] == "cancelled"
+	})
+	for range 20 { // time enough for an answer that does not wait
+		r.get("/runs/" + id)
+	}
+	select {
+	case a := <-waiting:
+		t.Errorf("who waited was answered first: %d %s", a.status, a.body)
+	case a := <-cancelled:
+		t.Errorf("the cancel did not ask ComfyUI: %d %s", a.status, a.body)
+	default:
+	}
+	release()
+	if a := <-cancelled; a.status != http.StatusOK {
+		t.Errorf("the cancel: %d %s", a.status, a.body)
+	}
+	if a := <-waiting; a.status != http.StatusConflict || a.json(t)["error"] != "run_cancelled" {
+		t.Errorf("who waited: %d %s", a.status, a.body)
+	}
+}
+
 // A client that leaves ends its wait alone.
 func TestClientLeaves(t *testing.T) {
 	r := start(t)

@@ -103,6 +103,7 @@ type Server struct {
 	pages     pageCache
 	chunks    chunks
 	turns     turns
+	cancels   cancels
 	panel     *panel
 }
 

@@ -38,15 +38,22 @@ func (e *Executor) Submit(ctx context.Context, job sidecar.Job) (sidecar.Accepta
 
 // greet asks a harmless question while there is no socket. A forwarder may take
 // connections for a ComfyUI that is away; an order given to it would leave
-// unknown what became of it.
+// unknown what became of it. What answers two such questions well and never as
+// ComfyUI does gets no order either.
 func (e *Executor) greet(ctx context.Context, job sidecar.Job) error {
 	if e.link.connected() {
 		return nil
 	}
-	if _, err := e.http.call(ctx, exchange{method: http.MethodGet, path: "/features"}); err != nil {
-		return e.http.unreachable(fmt.Errorf("submit %s: %w", job.Run, err))
+	for _, path := range []string{"/features", "/queue"} {
+		a, err := e.http.call(ctx, exchange{method: http.MethodGet, path: path})
+		if err != nil {
+			return e.http.unreachable(fmt.Errorf("submit %s: %w", job.Run, err))
+		}
+		if !a.OK() || isObject(a.Body) {
+			return nil
+		}
 	}
-	return nil
+	return e.http.unreachable(fmt.Errorf("submit %s: %w", job.Run, errNotComfy))
 }
 
 // promptBody keeps the graph byte for byte: its numbers are the caller's.

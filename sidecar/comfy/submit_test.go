@@ -208,7 +208,14 @@ func TestSubmitUnsure(t *testing.T) {
 		"html":            {200, `<html>`, "ComfyUI did not return a prompt id."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scripted(t, answers(c.status, kind, c.body), comfy.Options{}, func(t *testing.T, exec *comfy.Executor) {
+			order := answers(c.status, kind, c.body)
+			scripted(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if req.Method == http.MethodPost {
+					order.ServeHTTP(w, req)
+					return
+				}
+				answers(200, kind, "{}").ServeHTTP(w, req)
+			}), comfy.Options{}, func(t *testing.T, exec *comfy.Executor) {
 				_, err := exec.Submit(t.Context(), job(promptA, picture(1)))
 				unsure, ok := errors.AsType[*sidecar.UnsureError](err)
 				if !ok || unsure.Failure.Message != c.message || unsure.Failure.Status != c.status || unsure.Failure.Code != "comfyui_rejected_request" {
@@ -246,6 +253,21 @@ func TestSubmitUnsure(t *testing.T) {
 }
 
 func TestSubmitUnreachable(t *testing.T) {
+	t.Run("what_is_no_comfyui_gets_no_order", func(t *testing.T) {
+		ordered := 0
+		scripted(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodPost {
+				ordered++
+			}
+			answers(200, "text/html", "<html>").ServeHTTP(w, req)
+		}), comfy.Options{}, func(t *testing.T, exec *comfy.Executor) {
+			_, err := exec.Submit(t.Context(), job(promptA, picture(1)))
+			away, ok := errors.AsType[*sidecar.UnreachableError](err)
+			if !ok || away.Failure.Message != "What answers at ComfyUI's address is not ComfyUI." || ordered != 0 {
+				t.Errorf("%d orders, err = %#v", ordered, err)
+			}
+		})
+	})
 	t.Run("nothing_listens", func(t *testing.T) {
 		exec := comfy.New(comfy.Options{URL: "http://127.0.0.1:9"})
 		defer exec.Close()
