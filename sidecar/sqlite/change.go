@@ -89,7 +89,7 @@ func expecting(order *sidecar.Order, change func(*sidecar.Run) ([]sidecar.Event,
 
 // Update is Store.Update within a larger transaction.
 func (tx *Tx) Update(id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Event, error)) (*sidecar.Run, error) {
-	before, err := loadRun(tx, id)
+	before, err := tx.load(id)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (tx *Tx) Update(id sidecar.RunID, change func(*sidecar.Run) ([]sidecar.Even
 		return nil, err
 	}
 	if len(events) == 0 {
-		return &before.Run, nil
+		return clone(&before.Run), nil
 	}
 	if after.ID != id || after.Scope != before.Scope {
 		return nil, fmt.Errorf("update run %s: a run keeps its id and its scope", id)
@@ -119,24 +119,30 @@ func (tx *Tx) commitRun(before *storedRun, after *sidecar.Run, events []sidecar.
 	}
 	after.HeadHash = heads[after.ID]
 	delete(heads, after.ID)
-	if err := tx.save(before, after); err != nil {
+	updated, err := tx.save(before, after)
+	if err != nil {
 		return err
 	}
 	if err := tx.setHeads(heads); err != nil {
 		return err
 	}
-	return tx.sign(after)
+	if after.Phase == sidecar.PhaseFinished {
+		tx.forget(after.ID)
+		return tx.sign(after)
+	}
+	tx.keep(asStored(after, updated))
+	return nil
 }
 
-// save writes what differs between two states of a run; before is nil for a
-// new one.
-func (tx *Tx) save(before *storedRun, after *sidecar.Run) error {
+// save writes what differs between two states of a run, and returns the text of
+// its time of change; before is nil for a new one.
+func (tx *Tx) save(before *storedRun, after *sidecar.Run) (updated string, err error) {
 	tx.Touch(after.Scope)
 	if _, _, err := holdCells(after.Hold); err != nil {
-		return err
+		return "", err
 	}
 	old := &sidecar.Run{}
-	updated := sidecar.FormatTime(after.UpdatedAt)
+	updated = sidecar.FormatTime(after.UpdatedAt)
 	var oldRun, oldState []any
 	if before != nil {
 		old = &before.Run
@@ -149,21 +155,21 @@ func (tx *Tx) save(before *storedRun, after *sidecar.Run) error {
 		}
 	}
 	if err := tx.write(&runTable, oldRun, runRow(after)); err != nil {
-		return err
+		return "", err
 	}
 	if err := tx.write(&stateTable, oldState, stateRow(after, updated)); err != nil {
-		return err
+		return "", err
 	}
 	if err := tx.afterwards(before, after); err != nil {
-		return err
+		return "", err
 	}
 	if err := tx.saveSlots(old, after); err != nil {
-		return err
+		return "", err
 	}
 	if err := tx.saveItems(old.Items, after.Items); err != nil {
-		return err
+		return "", err
 	}
-	return tx.saveNodes(after.ID, old.Nodes, after.Nodes)
+	return updated, tx.saveNodes(after.ID, old.Nodes, after.Nodes)
 }
 
 func (tx *Tx) saveSlots(before, after *sidecar.Run) error {

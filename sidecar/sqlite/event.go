@@ -116,6 +116,8 @@ func (tx *Tx) setHeads(heads map[sidecar.RunID][]byte) error {
 		text, args := "UPDATE run_state SET head_hash = ? WHERE run_id = ?", []any{blob(hash), string(run)}
 		if run == "" {
 			text, args = "UPDATE sidecar_meta SET value = ? WHERE key = 'head_hash'", args[:1]
+		} else {
+			tx.forget(run)
 		}
 		if _, err := tx.Exec(text, args...); err != nil {
 			return err

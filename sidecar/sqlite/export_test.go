@@ -60,9 +60,29 @@ func (tx *Tx) Query(text string, scan func(row interface{ Scan(dest ...any) erro
 
 // Run reads a run with all that belongs to it, as this transaction sees it.
 func (tx *Tx) Run(id sidecar.RunID) (*sidecar.Run, error) {
-	run, err := loadRun(tx, id)
+	run, err := tx.load(id)
+	if err != nil {
+		return nil, err
+	}
+	return clone(&run.Run), nil
+}
+
+// RowsOf reads a run from the file, whatever is known of it.
+func (s *Store) RowsOf(ctx context.Context, id sidecar.RunID) (*sidecar.Run, error) {
+	var run *storedRun
+	err := s.view(ctx, true, func(q querier) (err error) {
+		run, err = loadRun(q, id)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &run.Run, nil
+}
+
+// Working counts the runs that are kept at hand.
+func (s *Store) Working() int {
+	s.working.mu.RLock()
+	defer s.working.mu.RUnlock()
+	return len(s.working.runs)
 }

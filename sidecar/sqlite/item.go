@@ -139,6 +139,7 @@ func (tx *Tx) deleteItem(scope sidecar.Scope, id sidecar.ItemID, order *sidecar.
 	}
 	// An item may have no run, or be in another scope than it.
 	tx.Touch(scope)
+	tx.forget(item.Run)
 	_, err = tx.Exec("DELETE FROM gallery_items WHERE item_id = ?", string(id))
 	return item, err
 }
@@ -162,8 +163,12 @@ func slotsOf(q querier, r *sidecar.Run) ([]sidecar.Slot, error) {
 			slots[i].Index = i
 		}
 	}
-	slices.SortStableFunc(slots, func(a, b sidecar.Slot) int { return cmp.Compare(a.Index, b.Index) })
+	sortSlots(slots)
 	return slots, err
+}
+
+func sortSlots(slots []sidecar.Slot) {
+	slices.SortStableFunc(slots, func(a, b sidecar.Slot) int { return cmp.Compare(a.Index, b.Index) })
 }
 
 // slotIndex reads a slot's place off its id, the only place where the

@@ -65,6 +65,7 @@ type Store struct {
 	trouble   atomic.Pointer[trouble]
 	tail      *tail
 	versions  *versions
+	working   working
 	bell      sidecar.Bell
 }
 

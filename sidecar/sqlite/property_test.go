@@ -65,6 +65,13 @@ func TestSnapshotsSurvive(t *testing.T) {
 			if d := cmpDiff(moved, got); d != "" {
 				t.Fatalf("-returned +read:\n%s", d)
 			}
+			rows, err := store.RowsOf(ctx, run.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmpDiff(rows, got); d != "" {
+				t.Fatalf("-rows +read:\n%s", d)
+			}
 			if len(got.Items) > 0 && rapid.IntRange(0, 9).Draw(t, "delete") == 0 {
 				if item, err := store.DeleteItem(ctx, "alice", got.Items[0].ID); item == nil || err != nil {
 					t.Fatal(item, err)

@@ -89,6 +89,9 @@ func (tx *Tx) removeRuns(ids []string, gone *removal) error {
 		return fmt.Errorf("doom copies: %w", err)
 	}
 	gone.Copies += copies
+	for _, id := range ids {
+		tx.forget(sidecar.RunID(id))
+	}
 	for _, step := range []struct {
 		text  string
 		count *int

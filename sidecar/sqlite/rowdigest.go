@@ -37,9 +37,6 @@ const opensText = "SELECT value FROM sidecar_meta WHERE key = 'foreign_opens'"
 // sign keeps the digest of a finished run's rows. It counts until the reference
 // opens the file, which may change any of them.
 func (tx *Tx) sign(run *sidecar.Run) error {
-	if run.Phase != sidecar.PhaseFinished {
-		return nil
-	}
 	var opens int64
 	if _, err := one(tx, []any{&opens}, opensText); err != nil {
 		return err

@@ -176,6 +176,12 @@ func scanNodes(rows *sql.Rows, err error) ([]sidecar.NodeRun, error) {
 // node runs in the order in which they were heard of. An unknown one is
 // [sidecar.ErrNotFound].
 func (s *Store) Run(ctx context.Context, id sidecar.RunID) (*sidecar.Run, error) {
+	if s.closed() {
+		return nil, ErrClosed
+	}
+	if known := s.working.run(id); known != nil {
+		return clone(&known.Run), nil
+	}
 	var run *storedRun
 	err := s.view(ctx, true, func(q querier) (err error) {
 		run, err = loadRun(q, id)

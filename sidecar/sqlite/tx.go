@@ -26,6 +26,8 @@ type Tx struct {
 	records   []sidecar.Record
 	scopes    map[sidecar.Scope]bool
 	everybody bool
+	// moved are the runs that were written; nil: by other ways than as a whole.
+	moved map[sidecar.RunID]*storedRun
 }
 
 // Exec runs a statement that writes.

@@ -95,6 +95,9 @@ type writer struct {
 	*Store
 	session *session
 	rescued bool // the log is gone, and what it held is in the file
+	// fileVersion is SQLite's data_version for this connection, which moves when
+	// another one writes; 0: not read yet.
+	fileVersion int64
 }
 
 func (s *Store) newWriter(ctx context.Context) (*writer, error) {
@@ -227,6 +230,7 @@ func (w *writer) commit(group []*request) *request {
 
 // conclude commits what a group wrote, and tells of it.
 func (w *writer) conclude(tx *Tx, group []*request) {
+	w.working.drop(tx.moved)
 	if err := tx.finish(); err != nil {
 		w.rollback()
 		w.fault(group, err)
@@ -253,12 +257,13 @@ func (w *writer) begin() (*Tx, error) {
 			return nil, err
 		}
 		w.session = session
+		w.fileVersion = 0
 	}
 	if _, err := w.session.exec("BEGIN IMMEDIATE"); err != nil {
 		return nil, err
 	}
 	tx := &Tx{store: w.Store, session: w.session, seq: w.Head()}
-	if err := tx.checkEpoch(); err != nil {
+	if err := w.alone(tx); err != nil {
 		w.rollback()
 		return nil, err
 	}
@@ -275,6 +280,25 @@ func (w *writer) rescue() {
 	if _, err := w.session.exec("PRAGMA wal_checkpoint(FULL)"); err != nil {
 		w.log.Error("what the log of the state database held could not be moved into it", "path", w.path, "error", err)
 	}
+}
+
+// alone looks whether somebody else wrote to the file since the last
+// transaction. Then nothing is true that is not read anew, and the file may be
+// another process's.
+func (w *writer) alone(tx *Tx) error {
+	var version int64
+	if _, err := one(tx, []any{&version}, "PRAGMA data_version"); err != nil {
+		return err
+	}
+	if version == w.fileVersion {
+		return nil
+	}
+	if err := tx.checkEpoch(); err != nil {
+		return err
+	}
+	w.working.clear()
+	w.fileVersion = version
+	return nil
 }
 
 // rollback undoes the transaction. SQLite has done so itself after some
@@ -297,6 +321,7 @@ func (w *writer) publish(tx *Tx) {
 	if tx.wrote && w.trouble.Swap(nil) != nil {
 		w.log.Info("the state database can be written again", "path", w.path)
 	}
+	w.working.keep(tx.moved)
 	w.tail.add(tx.records)
 	w.versions.bump(tx.scopes, tx.everybody)
 	if len(tx.records) > 0 {
