@@ -30,6 +30,7 @@ type Catalog struct {
 
 	graphsMu sync.Mutex
 	graphs   map[string]checkedGraph // by path, as Diagnose last found them
+	parsed   parsedGraphs
 }
 
 // reading is one look at pyproject.toml.
@@ -182,6 +183,7 @@ func newContent(file *pyproject) *content {
 		for _, k := range d.contracts {
 			w.contracts[k.Name] = k
 			c.contracts = append(c.contracts, k)
+			k.rendered = k.JSON()
 			if k.Fault != nil {
 				c.faults = append(c.faults, *k.Fault)
 			}

@@ -16,6 +16,8 @@ type Contract struct {
 	PromptFile     string // api_prompt_file as written, relative to the manifest's folder; "" when not declared
 	Default        bool   // the workflow's default_contract
 	Fault          *Fault // why the contract cannot be used; its inputs and outputs are then incomplete
+
+	rendered json.RawMessage // JSON, of a contract that a manifest declares
 }
 
 // Input is a named value that a caller may give, bound to a field of a node.
@@ -53,7 +55,12 @@ type Output struct {
 }
 
 // JSON is the contract as clients see it.
-func (c *Contract) JSON() json.RawMessage { return marshalled(c.fields()) }
+func (c *Contract) JSON() json.RawMessage {
+	if c.rendered != nil {
+		return c.rendered
+	}
+	return marshalled(c.fields())
+}
 
 func (c *Contract) fields() Values {
 	return Values{

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
@@ -87,7 +88,7 @@ func TestStoredContractKeepsItsPromptFile(t *testing.T) {
 	}
 	want := manifest.Contract{Workflow: "w", Name: "default", PromptFile: "workflow_api/g.json", Inputs: []manifest.Input{},
 		Outputs: []manifest.Output{{Name: "o", Type: "image", NodeID: "2", NumericID: true, Selector: "slot:1"}}}
-	if diff := cmp.Diff(want, again); diff != "" {
+	if diff := cmp.Diff(want, again, cmpopts.IgnoreUnexported(want)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -11,3 +11,10 @@ const (
 	EveryFileLimit = everyFileLimit
 	SweepEvery     = sweepEvery
 )
+
+// ParsedBytes is the size of the files whose graphs are kept parsed.
+func (c *Catalog) ParsedBytes() int64 {
+	c.parsed.mu.RLock()
+	defer c.parsed.mu.RUnlock()
+	return c.parsed.size
+}

@@ -1,9 +1,11 @@
 package manifest_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,4 +99,84 @@ func TestVeryManyFiles(t *testing.T) {
 	put(t, dir, "workflow_api/x.json", "22")
 	advance(manifest.SweepEvery + time.Millisecond)
 	check("an edit in place is seen at the next sweep")
+}
+
+// TestGraphsAtRest: a graph that is known from before is used only as long as
+// its file is as it was.
+func TestGraphsAtRest(t *testing.T) {
+	graph := func(class string) string { return `{"1":{"class_type":"` + class + `","inputs":{}}}` }
+	dir := write(t, map[string]string{"pyproject.toml": declare("w", ""), "workflow_api/g.json": graph("A")})
+	c, _ := later(t, dir)
+	path := filepath.Join(dir, "workflow_api", "g.json")
+	check := func(what, want string) {
+		t.Helper()
+		s := c.Snapshot()
+		built, err := s.Build(s.Contracts()[0], nil)
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		if got := string(built.Graph.Bytes()); got != graph(want) {
+			t.Errorf("%s: built with %s", what, got)
+		}
+	}
+	check("at first", "A")
+	check("unchanged", "A")
+	old, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "workflow_api/g.json", graph("B"))
+	if err := os.Chtimes(path, old.ModTime(), old.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	check("edited, with the old time and size", "B")
+	put(t, dir, "workflow_api/h.json", graph("C"))
+	if err := os.Rename(filepath.Join(dir, "workflow_api", "h.json"), path); err != nil {
+		t.Fatal(err)
+	}
+	check("replaced", "C")
+
+	// The same file by a name that is refused stays refused.
+	put(t, dir, "pyproject.toml", strings.Replace(declare("w", ""), "workflow_api/g.json", "workflow_api/x/../g.json", 1))
+	s := c.Snapshot()
+	var fault *manifest.Fault
+	if _, err := s.Build(s.Contracts()[0], nil); !errors.As(err, &fault) {
+		t.Errorf("a path with .. : %v", err)
+	}
+	put(t, dir, "pyproject.toml", declare("w", ""))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	s = c.Snapshot()
+	if _, err := s.Build(s.Contracts()[0], nil); !errors.As(err, &fault) {
+		t.Errorf("removed: %v", err)
+	}
+}
+
+// TestGraphsMakeRoom: more graphs than are kept are built all the same.
+func TestGraphsMakeRoom(t *testing.T) {
+	text := declare("w", "")
+	long := strings.Repeat("x", 3<<20)
+	dir := write(t, nil)
+	for i := range 4 {
+		name := fmt.Sprintf("g%d.json", i)
+		put(t, dir, "workflow_api/"+name, fmt.Sprintf(`{"%d":{"class_type":"A","inputs":{"text":"%s"}}}`, i, long))
+		text += strings.ReplaceAll(declare(fmt.Sprintf("w%d", i), ""), "g.json", name)
+	}
+	put(t, dir, "pyproject.toml", text)
+	c, _ := later(t, dir)
+	for i := range 4 {
+		s := c.Snapshot()
+		k, err := s.Contract(fmt.Sprintf("w%d", i), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		built, err := s.Build(k, nil)
+		if err != nil || !strings.HasPrefix(string(built.Graph.Bytes()), fmt.Sprintf(`{"%d"`, i)) {
+			t.Errorf("graph %d: %.20s %v", i, built.Graph.Bytes(), err)
+		}
+	}
+	if kept := c.ParsedBytes(); kept == 0 || kept > 8<<20 {
+		t.Errorf("%d bytes of graphs are kept", kept)
+	}
 }

@@ -364,16 +364,20 @@ func elements(text []byte) (out [][]byte, ok bool) {
 	return out, true
 }
 
-// find gives the last member of that name, as JSON readers do.
-func find(object []byte, name string) (member, []byte, bool) {
-	var found member
-	ok := false
-	for _, m := range members(object) {
+// find gives the last member of that name, as JSON readers do, in an object
+// that was scanned before.
+func find(object []byte, name string) (found member, value []byte, ok bool) {
+	s := scanner{text: object, limit: maxDepth + 1, lenient: true}
+	if len(object) == 0 || object[0] != '{' {
+		return member{}, nil, false
+	}
+	err := s.object(func(m member) error {
 		if m.name == name {
 			found, ok = m, true
 		}
-	}
-	if !ok {
+		return nil
+	})
+	if err != nil || !ok {
 		return member{}, nil, false
 	}
 	return found, object[found.start:found.end], true

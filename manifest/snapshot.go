@@ -120,8 +120,8 @@ func (s *Snapshot) render() []byte {
 	})
 }
 
-// Build reads the contract's graph afresh and binds values to it. The error is
-// a *Fault that says what is wrong with the graph's file.
+// Build binds values to the contract's graph as its file is now. The error is a
+// *Fault that says what is wrong with the file.
 func (s *Snapshot) Build(c *Contract, values Values) (Built, error) {
 	graph, warnings, err := s.Graph(c)
 	if err != nil {
@@ -132,10 +132,17 @@ func (s *Snapshot) Build(c *Contract, values Values) (Built, error) {
 	return built, nil
 }
 
-// Graph reads the contract's graph as it is stored. The error is a *Fault.
+// Graph is the contract's graph as its file is now, which is read again when it
+// changed. The error is a *Fault.
 func (s *Snapshot) Graph(c *Contract) (Graph, []Warning, error) {
 	if c.Fault != nil {
 		return Graph{}, nil, c.Fault
+	}
+	// As declared: what is refused by its name is not found under another.
+	path, now := s.catalog.Environment().Manifest+"/"+c.PromptFile, s.catalog.now()
+	st, there := stampOf(path)
+	if known, ok := s.catalog.parsed.at(path, st); ok {
+		return known.graph, known.warnings, nil
 	}
 	text, fault := readPrompt(s.catalog.Environment().Manifest, c)
 	if fault != nil {
@@ -144,6 +151,9 @@ func (s *Snapshot) Graph(c *Contract) (Graph, []Warning, error) {
 	graph, warnings, err := ParseGraph(text)
 	if err != nil {
 		return Graph{}, nil, promptFault(c, err)
+	}
+	if there && !st.recent(now) {
+		s.catalog.parsed.keep(path, parsedGraph{stamp: st, graph: graph, warnings: warnings})
 	}
 	return graph, warnings, nil
 }

@@ -50,7 +50,8 @@ func (tx *Tx) Create(run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.
 	if err := tx.addDelivery(run); err != nil {
 		return fmt.Errorf("keep whom to tell of run %s: %w", run.ID, err)
 	}
-	return tx.commitRun(nil, clone(run), events)
+	own := *run // only its head moves
+	return tx.commitRun(nil, &own, events)
 }
 
 func exists(found bool) error {

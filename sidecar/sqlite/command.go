@@ -14,9 +14,9 @@ import (
 const maxSwept = 500
 
 // commandTable leaves out seq, which SQLite gives.
-var commandTable = table{"commands", 2, []string{
+var commandTable = newTable("commands", 2,
 	"owner", "key", "hash", "session_id", "kind", "run_id", "at", "status", "header", "answer",
-}}
+)
 
 func commandRow(c *sidecar.Command) ([]any, error) {
 	row := []any{

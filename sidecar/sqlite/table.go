@@ -8,44 +8,45 @@ type table struct {
 	name    string
 	keys    int
 	columns []string
+	insert  string // the statement that adds a row
+}
+
+func newTable(name string, keys int, columns ...string) table {
+	return table{name, keys, columns, "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") VALUES (?" +
+		strings.Repeat(", ?", len(columns)-1) + ")"}
 }
 
 var (
-	runTable = table{"runs", 1, []string{
+	runTable = newTable("runs", 1,
 		"run_id", "session_id", "scope_key", "workflow", "contract", "status",
 		"prompt_id", "inputs_json", "raw_result_json", "error", "created_at", "updated_at",
-	}}
-	stateTable = table{"run_state", 1, []string{
+	)
+	stateTable = newTable("run_state", 1,
 		"run_id", "revision", "head_hash", "phase", "outcome", "code", "attempt", "accepted",
 		"prompt_id", "due_at", "contract", "graph", "environment_ref", "manifest_revision",
 		"prompt_digest", "issues", "deleted", "started_at", "finished_at", "row_updated_at", "uploads",
 		"title", "pinned",
 		"wait_reason", "position", "parent", "after_run", "hold",
-	}}
-	slotTable = table{"output_slots", 1, []string{
+	)
+	slotTable = newTable("output_slots", 1,
 		"slot_id", "run_id", "session_id", "scope_key", "workflow", "contract",
 		"output_name", "output_type", "status", "prompt_id", "width", "height",
 		"error", "raw_result_json", "created_at", "updated_at",
-	}}
-	itemTable = table{"gallery_items", 1, []string{
+	)
+	itemTable = newTable("gallery_items", 1,
 		"item_id", "run_id", "session_id", "scope_key", "workflow", "contract", "status",
 		"output_type", "slot_id", "output_name", "prompt_id", "filename", "url", "width", "height",
 		"inputs_json", "artifact_json", "raw_result_json", "error", "created_at", "updated_at",
-	}}
-	nodeTable = table{"node_runs", 2, []string{
+	)
+	nodeTable = newTable("node_runs", 2,
 		"run_id", "ordinal", "node", "attempt", "class", "title", "parent", "cached",
 		"started_at", "finished_at", "error", "files", "bytes",
-	}}
+	)
 )
 
 // list names the columns, each with its alias before it.
 func (t *table) list(alias string) string {
 	return alias + "." + strings.Join(t.columns, ", "+alias+".")
-}
-
-func (t *table) insertText() string {
-	return "INSERT INTO " + t.name + " (" + strings.Join(t.columns, ", ") + ") VALUES (?" +
-		strings.Repeat(", ?", len(t.columns)-1) + ")"
 }
 
 func (t *table) where() string {
@@ -67,7 +68,7 @@ func (tx *Tx) write(t *table, before, after []any) error {
 	case before == nil && after == nil:
 		return nil
 	case before == nil:
-		_, err := tx.Exec(t.insertText(), after...)
+		_, err := tx.Exec(t.insert, after...)
 		return err
 	case after == nil:
 		_, err := tx.Exec("DELETE FROM "+t.name+t.where(), before[:t.keys]...)

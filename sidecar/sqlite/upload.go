@@ -16,10 +16,10 @@ const kindUpload = "upload"
 // next, and others may write in between.
 const maxExpired = 500
 
-var fileTable = table{"files", 1, []string{
+var fileTable = newTable("files", 1,
 	"id", "kind", "session_id", "scope", "name", "mime", "announced", "size", "sha256", "path",
 	"token_hash", "state", "writes", "created_at", "expires_at",
-}}
+)
 
 func fileRow(u *sidecar.Upload) []any {
 	return []any{
