@@ -145,13 +145,7 @@ func TestCommands(t *testing.T) {
 	t.Run("a_revision_of_nothing_is_refused", func(t *testing.T) {
 		store := fresh(t)
 		run := apply(t, store, create(t, store, newRun("alice", 1)).ID, sidecar.Signal{Kind: sidecar.SignalHanding}, accepted())
-		err := store.Do(ctx, func(tx *sqlite.Tx) error {
-			_, err := tx.Exec("DELETE FROM runs WHERE run_id = ?", string(run.ID))
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		row(t, store, "DELETE FROM runs WHERE run_id = ?", string(run.ID))
 		expecting := func(err error) {
 			t.Helper()
 			if refused := (*sidecar.Error)(nil); !errors.As(err, &refused) || refused.Code != sidecar.CodeCondition {
@@ -159,7 +153,7 @@ func TestCommands(t *testing.T) {
 			}
 		}
 		ordered, order := ordering(newCommand("alice", 1), run.Revision)
-		_, err = store.DeleteItem(ordered, "alice", run.Items[0].ID)
+		_, err := store.DeleteItem(ordered, "alice", run.Items[0].ID)
 		expecting(err)
 		expecting(store.AddUpload(ordered, newUpload(1)))
 		other := newRun("alice", 2)

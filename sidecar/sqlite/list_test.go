@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -103,14 +104,19 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// row puts a row of the reference's tables in as somebody else would.
+// row writes to the file as another program does.
 func row(t testing.TB, store *sqlite.Store, text string, args ...any) {
 	t.Helper()
-	err := store.Do(context.Background(), func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(text, args...)
-		return err
-	})
+	db, err := sql.Open("sqlite", sqlite.WriterDSN(store.Path(), false))
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := db.ExecContext(context.Background(), text, args...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,11 +3,9 @@ package sqlite_test
 import (
 	"bytes"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -109,20 +107,9 @@ func TestWorking(t *testing.T) {
 	})
 
 	t.Run("what_others_wrote_is_seen", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "state.db")
-		store := open(t, path)
-		create(t, store, newRun("alice", 1))
-		id := newRun("alice", 1).ID
-		other, err := sql.Open("sqlite", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.ExecContext(ctx, "UPDATE runs SET error = 'theirs' WHERE run_id = ?", string(id)); err != nil {
-			t.Fatal(err)
-		}
-		if err := other.Close(); err != nil {
-			t.Fatal(err)
-		}
+		store := fresh(t)
+		id := create(t, store, newRun("alice", 1)).ID
+		row(t, store, "UPDATE runs SET error = 'theirs' WHERE run_id = ?", string(id))
 		moved, err := store.Update(ctx, id, retitle("mine"))
 		if err != nil || moved.Error != "theirs" || moved.Title != "mine" {
 			t.Errorf("%+v %v", moved, err)
