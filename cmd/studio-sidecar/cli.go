@@ -35,6 +35,7 @@ type cli struct {
 	Runs      runsCmd      `cmd:"" help:"List the runs in the state database."`
 	Prune     pruneCmd     `cmd:"" help:"Remove finished runs that need not be kept."`
 	Backup    backupCmd    `cmd:"" help:"Write a copy of the state database."`
+	Restore   restoreCmd   `cmd:"" help:"Put a copy of the state database in its place."`
 	Verify    verifyCmd    `cmd:"" help:"Look whether the state database is as it was written."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }

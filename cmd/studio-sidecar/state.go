@@ -47,6 +47,38 @@ func (c *backupCmd) Run(line *cli, con console) (err error) {
 	return err
 }
 
+type restoreCmd struct {
+	stateFlag
+	Backup string `arg:"" help:"The copy; it stays as it is."`
+	JSON   bool   `name:"json" env:"STUDIO_SIDECAR_JSON" help:"Print as JSON."`
+}
+
+func (c *restoreCmd) Run(line *cli, con console) error {
+	db, _, err := c.locate(line, "")
+	if err != nil {
+		return err
+	}
+	done, err := sqlite.Restore(con.ctx, c.Backup, db)
+	var unsound *sqlite.UnsoundError
+	if errors.As(err, &unsound) {
+		return hintedError{err, "Look with: studio-sidecar verify --state-db " + c.Backup}
+	}
+	if err != nil {
+		return advised(err)
+	}
+	if c.JSON {
+		return json.NewEncoder(con.out).Encode(map[string]any{
+			"from": c.Backup, "to": done.Path, "replaced": done.Replaced, "runs": done.Runs, "events": done.Events,
+		})
+	}
+	kept := ""
+	if done.Replaced != "" {
+		kept = "; what stood there is " + done.Replaced
+	}
+	_, err = fmt.Fprintf(con.out, "%s: %d runs, %d events%s\n", done.Path, done.Runs, done.Events, kept)
+	return err
+}
+
 type verifyCmd struct {
 	stateFlag
 	JSON bool `name:"json" env:"STUDIO_SIDECAR_JSON" help:"Print as JSON."`

@@ -72,7 +72,38 @@ func copyInto(ctx context.Context, db executor, path string) error {
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", path); err != nil {
 		return err
 	}
+	if err := inCopy(ctx, path, forgetLife); err != nil {
+		return err
+	}
 	return syncFile(path)
+}
+
+// inCopy changes a copy that is not whole yet, and to which no log belongs.
+func inCopy(ctx context.Context, path string, change func(context.Context, *sql.Tx) error) (err error) {
+	db, err := sql.Open("sqlite", dsn(path, "mode=rw", "_pragma=journal_mode(MEMORY)", "_pragma=synchronous(OFF)"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var tables int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'sidecar_meta'").Scan(&tables); err != nil || tables == 0 {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := change(ctx, tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// forgetLife takes the mark of the original from a copy: its log is not that of
+// the copy.
+func forgetLife(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "DELETE FROM sidecar_meta WHERE key = ?", lifeKey)
+	return err
 }
 
 func verifyCopy(ctx context.Context, path string) (Report, error) {

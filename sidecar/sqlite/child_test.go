@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,6 +41,20 @@ func child() bool {
 		"nospace": writeSpaceless,
 		"stopped": writeWhenTold,
 	}
+	if os.Getenv(childRole) == "restore" {
+		runtime.LockOSThread() // the tracer counts by thread
+		path := os.Getenv(childPath)
+		restored, err := sqlite.Restore(context.Background(), path+".backup", path)
+		fmt.Println(restored.Runs, restored.Replaced, err)
+		return true
+	}
+	if os.Getenv(childRole) == "backup" {
+		from, to, _ := strings.Cut(os.Getenv(childPath), " ")
+		if err := backup(from, to); err != nil {
+			fmt.Println(err)
+		}
+		return true
+	}
 	role := roles[os.Getenv(childRole)]
 	if role == nil {
 		return false
@@ -52,6 +67,16 @@ func child() bool {
 		fmt.Println("error", err)
 	}
 	return true
+}
+
+// backup copies a file that another process writes.
+func backup(from, to string) error {
+	r, err := sqlite.OpenReader(context.Background(), from)
+	if err != nil {
+		return err
+	}
+	_, err = r.Backup(context.Background(), to)
+	return errors.Join(err, r.Close())
 }
 
 // process is a child that a test started, and the lines that it writes.

@@ -34,7 +34,7 @@ func TestFailedSync(t *testing.T) {
 	positions, starts, runs, missed := fully(4, 10), 0, 0, 0
 	for i := range positions {
 		path := filepath.Join(t.TempDir(), "state.db")
-		when := 1 + 3*i
+		when := 1 + 5*i
 		lines := injected(t, "fsync", path, fmt.Sprintf("fsync,fdatasync:error=EIO:when=%d", when))
 		if len(lines) > 0 && strings.HasPrefix(lines[0], "error") {
 			if starts++; !strings.Contains(lines[0], path) || strings.Contains(lines[0], "damaged") {

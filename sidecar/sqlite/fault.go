@@ -83,7 +83,7 @@ func reasonOf(code int) (reason, hint string) {
 		return "the disk failed to keep what was written, so the last change may or may not be there",
 			"Check the disk, then start again; nothing is written until then."
 	case code&0xff == lib.SQLITE_CORRUPT || code&0xff == lib.SQLITE_NOTADB:
-		return "it is damaged", "Stop, move it away and put a backup in its place."
+		return "it is damaged", "Stop, and bring a backup back with: studio-sidecar restore BACKUP"
 	case code&0xff == lib.SQLITE_READONLY:
 		return "it cannot be written to", "Make the file and its folder writable."
 	case code&0xff == lib.SQLITE_CANTOPEN:

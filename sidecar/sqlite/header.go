@@ -78,6 +78,9 @@ func without(columns []string, names ...string) []string {
 // No connection of this process may be open: closing any descriptor of the
 // file would drop their locks.
 func inspect(ctx context.Context, path string) (filled bool, err error) {
+	if err := checkRestored(path); err != nil {
+		return false, err
+	}
 	size, head, err := readHeader(path)
 	logged := sizeOf(walPath(path)) > 0
 	if errors.Is(err, os.ErrNotExist) || err == nil && size == 0 {
@@ -90,6 +93,9 @@ func inspect(ctx context.Context, path string) (filled bool, err error) {
 		return false, err
 	}
 	if err := head.judge(path, size, logged); err != nil {
+		return false, err
+	}
+	if err := checkLog(ctx, path, logged); err != nil {
 		return false, err
 	}
 	if err := inspectSchema(ctx, path, size, logged); err != nil {
@@ -175,8 +181,17 @@ func newer(path string, version int64) error {
 }
 
 func damaged(path string, cause error) error {
-	return refusal(path, "it is damaged",
-		"Move it away and put a backup in its place, or choose another file with --state-db.", errors.Join(sidecar.ErrLasting, cause))
+	reason := "it is damaged"
+	if log := walPath(path); sizeOf(log) > 0 {
+		reason += ", or its log " + log + " belongs to another file"
+	}
+	return refusal(path, reason, restoreHint(path)+" Or choose another file with --state-db.", errors.Join(sidecar.ErrLasting, cause))
+}
+
+// restoreHint tells how a backup comes in the place of a file that cannot be
+// used.
+func restoreHint(path string) string {
+	return "Bring a backup back with: studio-sidecar restore BACKUP --state-db " + path + "."
 }
 
 // inspectSchema opens the file so that nothing is written: as immutable when

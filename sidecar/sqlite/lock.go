@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -73,15 +70,6 @@ func (l *fileLock) current(path string) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// sign writes who holds the lock, for the message of those who wait.
-func (l *fileLock) sign() error {
-	if err := l.file.Truncate(0); err != nil {
-		return err
-	}
-	_, err := l.file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
-}
-
 // release frees the lock. The file stays: removing it could leave two holders.
 func (l *fileLock) release() error { return l.file.Close() }
 
@@ -126,7 +114,7 @@ func waitLock(ctx context.Context, database string, wait time.Duration) (*fileLo
 
 func heldError(database, path string) error {
 	holder := "another process"
-	if pid := holderOf(path); pid != "" {
+	if pid, _ := readLock(path); pid != "" {
 		holder = "process " + pid
 	}
 	return &sidecar.Error{
@@ -135,17 +123,4 @@ func heldError(database, path string) error {
 		Hint:    "Stop that process, or choose another file with --state-db.",
 		Err:     errHeld,
 	}
-}
-
-func holderOf(path string) string {
-	file, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, 32))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
 }

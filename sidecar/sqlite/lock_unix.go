@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,6 +29,20 @@ func syncFolder(path string) error {
 		return err
 	}
 	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// ownAs gives a file to the owner of another one.
+func ownAs(path string, info os.FileInfo) error {
+	mine, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	has, ok := mine.Sys().(*syscall.Stat_t)
+	wanted, also := info.Sys().(*syscall.Stat_t)
+	if !ok || !also || has.Uid == wanted.Uid && has.Gid == wanted.Gid {
+		return nil
+	}
+	return os.Chown(path, int(wanted.Uid), int(wanted.Gid))
 }
 
 // nameCount is how many names a file has.

@@ -65,7 +65,11 @@ func (s *Store) prepareIn(ctx context.Context, tx *sql.Tx, version int) error {
 	if err != nil {
 		return fmt.Errorf("raise the epoch: %w", err)
 	}
-	return nil
+	if s.life == "" {
+		return nil
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO sidecar_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", lifeKey, s.life)
+	return err
 }
 
 // applyReference makes what is missing of the reference's tables, as it does

@@ -70,6 +70,9 @@ func everything(t *testing.T, path string) (schema, rows string) {
 	var held []string
 	for _, table := range lines("SELECT name FROM sqlite_schema WHERE type = 'table'") {
 		for _, row := range lines("SELECT * FROM \"" + table + "\"") {
+			if strings.HasPrefix(row, "life ") {
+				continue // a copy has none
+			}
 			held = append(held, table+" "+row)
 		}
 	}

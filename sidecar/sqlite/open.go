@@ -58,6 +58,7 @@ type Store struct {
 	walking sync.RWMutex
 
 	epoch     int64 // raised at each open
+	life      string // the mark of this start; empty where none is needed
 	place     *place
 	pruneTime time.Duration
 	trimmedTo atomic.Int64
@@ -128,7 +129,7 @@ func (s *Store) start(ctx context.Context, ephemeral bool) error {
 		s.lock = nil
 		return err
 	}
-	if err := s.lock.sign(); err != nil {
+	if err := s.drawLife(ctx, filled, ephemeral); err != nil {
 		return fmt.Errorf("sign the lock of %s: %w", s.path, err)
 	}
 	if err := s.connect(ctx, ephemeral); err != nil {
@@ -141,11 +142,7 @@ func (s *Store) start(ctx context.Context, ephemeral bool) error {
 	if err != nil {
 		return opening(s.path, err)
 	}
-	if err := w.agree(); err != nil {
-		w.end()
-		return err
-	}
-	if s.place, err = placeOf(s.path); err != nil {
+	if err := w.begun(); err != nil {
 		w.end()
 		return err
 	}

@@ -44,6 +44,9 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err := head.judge(path, size, logged); err != nil {
 		return nil, err
 	}
+	if err := checkLog(ctx, path, logged); err != nil {
+		return nil, err
+	}
 	r := &Reader{path: path}
 	if err := r.connect(ctx, logged); err != nil {
 		return nil, errors.Join(opening(path, err), r.Close())

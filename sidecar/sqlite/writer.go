@@ -108,6 +108,18 @@ func (s *Store) newWriter(ctx context.Context) (*writer, error) {
 	return &writer{Store: s, session: session}, nil
 }
 
+// begun does what comes before the first who waits.
+func (w *writer) begun() (err error) {
+	if err := w.agree(); err != nil {
+		return err
+	}
+	if err := w.settleLife(); err != nil {
+		return err
+	}
+	w.place, err = placeOf(w.path)
+	return err
+}
+
 // loop takes what waits and commits it, until the store is closed.
 func (w *writer) loop() {
 	defer w.end()

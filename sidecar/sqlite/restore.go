@@ -1,0 +1,210 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Restored is what Restore did.
+type Restored struct {
+	Report          // of what stands in the place of the database now
+	Path     string // where that is
+	Replaced string // where what stood there is kept, its log beside it; empty when nothing did
+}
+
+// Restore puts a copy of a backup in the place of a state database, which it
+// keeps under another name with all that belongs to it. It refuses while
+// somebody holds the database, and touches nothing before the copy is whole,
+// verified and durable. When it is broken off later, no start uses what is
+// there, and the next Restore goes on from there. Positions of those who read
+// events end with it: they begin anew.
+func Restore(ctx context.Context, backup, path string) (done Restored, err error) {
+	if path, err = filepath.Abs(path); err == nil {
+		backup, err = filepath.Abs(backup)
+	}
+	if err != nil {
+		return done, fmt.Errorf("restore: %w", err)
+	}
+	path = realPath(path)
+	if realPath(backup) == path {
+		return done, refusal(path, "it cannot be restored from itself", "Name a backup.", nil)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return done, refusal(path, "its folder cannot be made", "Choose another file with --state-db.", err)
+	}
+	lock, err := waitLock(ctx, path, -1)
+	if err != nil {
+		return done, err
+	}
+	// One that was made here may belong to somebody who is not the server.
+	defer func() { err = errors.Join(err, lock.discard()) }()
+	r := restoration{path: path, ready: path + readySuffix, whole: path + readySuffix + ".partial"}
+	if err := r.prepare(ctx, backup); err != nil {
+		return done, errors.Join(fmt.Errorf("restore %s: %w", path, err), removeIfThere(r.whole))
+	}
+	if err := r.exchange(); err != nil {
+		return done, fmt.Errorf("restore %s: %w", path, err)
+	}
+	return Restored{r.report, path, r.replaced}, nil
+}
+
+// readySuffix is that of a copy that is to come in the place of the database:
+// as long as there is one, what stands there counts no more.
+const readySuffix = ".restoring"
+
+// checkRestored refuses a file whose place another one is about to take.
+func checkRestored(path string) error {
+	ready := realPath(path) + readySuffix
+	if _, err := os.Lstat(ready); err != nil {
+		return nil
+	}
+	return refusal(path, "bringing a backup back was broken off ("+ready+" is still there)",
+		restoreHint(path)+" Or choose another file with --state-db.", nil)
+}
+
+// restoration is the way of a copy to its place.
+type restoration struct {
+	path     string
+	whole    string // the copy while it is made
+	ready    string // the copy when it is verified
+	report   Report
+	replaced string
+}
+
+// prepare makes the copy and verifies it.
+func (r *restoration) prepare(ctx context.Context, backup string) error {
+	if err := removeIfThere(r.whole); err != nil {
+		return err
+	}
+	reader, err := OpenReader(ctx, backup)
+	if err != nil {
+		return err
+	}
+	err = copyInto(ctx, reader.session.conn, r.whole)
+	if err := errors.Join(err, reader.Close()); err != nil {
+		return err
+	}
+	if err := inCopy(ctx, r.whole, leavePositions); err != nil {
+		return err
+	}
+	if err := r.inherit(); err != nil {
+		return err
+	}
+	r.report, err = verifyCopy(ctx, r.whole)
+	var unsound *UnsoundError
+	if errors.As(err, &unsound) {
+		unsound.Path = backup
+	}
+	return errors.Join(err, syncFile(r.whole))
+}
+
+// positionStep is far beyond the events that any file had when it was replaced,
+// and far below the numbers that JSON keeps.
+const positionStep = 1 << 32
+
+// leavePositions moves the numbers of events past those of the file that is
+// replaced: who read there begins anew.
+func leavePositions(ctx context.Context, tx *sql.Tx) error {
+	for _, text := range []string{
+		"INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')",
+		fmt.Sprintf("UPDATE sqlite_sequence SET seq = seq + %d WHERE name = 'events'", positionStep),
+		"UPDATE sidecar_meta SET value = (SELECT seq FROM sqlite_sequence WHERE name = 'events') WHERE key = 'trimmed_to'",
+	} {
+		if _, err := tx.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inherit gives the copy the rights of the file that it replaces: the server's
+// user is often not who restores.
+func (r *restoration) inherit() error {
+	info, err := os.Stat(r.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(os.Chmod(r.whole, info.Mode().Perm()), ownAs(r.whole, info))
+	}
+	return err
+}
+
+// exchange keeps what stands there aside and puts the copy in its place. The
+// log goes first: nothing shall ever find it beside the copy.
+func (r *restoration) exchange() (err error) {
+	resumed := isThere(r.ready)
+	if err := os.Rename(r.whole, r.ready); err != nil {
+		return err
+	}
+	folder := filepath.Dir(r.path)
+	var moved [][2]string
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.undo(moved))
+		}
+	}()
+	if err := syncFolder(folder); err != nil {
+		return err
+	}
+	aside, last := r.aside()
+	for _, suffix := range []string{"-wal", "-journal", ""} {
+		if !isThere(r.path + suffix) {
+			continue
+		}
+		move := [2]string{r.path + suffix, aside + suffix}
+		if err := os.Rename(move[0], move[1]); err != nil {
+			return err
+		}
+		moved = append(moved, move)
+		r.replaced = aside
+	}
+	if resumed && r.replaced == "" {
+		r.replaced = last
+	}
+	if err := errors.Join(removeIfThere(r.path+"-shm"), syncFolder(folder)); err != nil {
+		return err
+	}
+	if err := os.Rename(r.ready, r.path); err != nil {
+		return err
+	}
+	return syncFolder(folder)
+}
+
+// aside is a free name for what is replaced, and the one taken last.
+func (r *restoration) aside() (free, last string) {
+	for n := 1; ; n++ {
+		free = fmt.Sprintf("%s.replaced-%d", r.path, n)
+		if !isThere(free) && !r.takes(free, "-wal") && !r.takes(free, "-journal") {
+			return free, last
+		}
+		last = free
+	}
+}
+
+// takes reports whether a name is taken beside another one. A log that was
+// moved before its file is not: both belong together.
+func (r *restoration) takes(free, suffix string) bool {
+	return isThere(free+suffix) && isThere(r.path+suffix)
+}
+
+// undo puts back what was moved, so that all is as it was.
+func (r *restoration) undo(moved [][2]string) error {
+	var errs []error
+	for i := len(moved) - 1; i >= 0; i-- {
+		errs = append(errs, os.Rename(moved[i][1], moved[i][0]))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err // the copy stays: nothing may use a half
+	}
+	return removeIfThere(r.ready)
+}
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
