@@ -57,7 +57,7 @@ type Store struct {
 	// walking is held by those who walk the file, and waited for by Close.
 	walking sync.RWMutex
 
-	epoch     int64 // raised at each open
+	epoch     int64  // raised at each open
 	life      string // the mark of this start; empty where none is needed
 	place     *place
 	pruneTime time.Duration
