@@ -99,33 +99,62 @@ func (s *stage) abort(path string) {
 	}
 }
 
+// dials is how often a sidecar opened a socket to its ComfyUI.
+func (s *stage) dials() (n int) {
+	for _, req := range s.fake.Requests() {
+		if strings.HasSuffix(req.Path, "/ws") {
+			n++
+		}
+	}
+	return n
+}
+
+// reconnect breaks the sockets of all stages at once, again and again.
+func reconnect(t *testing.T, stages []*stage, times int) {
+	t.Helper()
+	for range times {
+		var before []int
+		for _, s := range stages {
+			before = append(before, s.dials())
+			s.fake.DropSockets()
+		}
+		for i, s := range stages {
+			eventually(t, 20*time.Second, "another socket stands", func() bool { return s.dials() > before[i] && s.fake.Sockets() == 1 })
+		}
+	}
+}
+
 // TestNothingIsLeftBehind: after runs, broken sockets, downloads and streams
-// that were left, no more goroutines and files are held than before.
+// that were left, no more goroutines and files are held than before. A socket
+// that breaks soon after it was opened is opened again ever more slowly, so
+// that the sockets of several sidecars break beside each other.
 func TestNothingIsLeftBehind(t *testing.T) {
 	_, err := os.Stat("/proc/self/fd")
 	need.That(t, err == nil, "a list of its open files, /proc/self/fd")
-	runs, reconnects, downloads := 60, 2, 50
+	runs, sidecars, breaks, downloads := 60, 1, 2, 50
 	if os.Getenv("STUDIO_FULL") != "" {
-		runs, reconnects, downloads = 1000, 30, 500
+		runs, sidecars, breaks, downloads = 1000, 20, 10, 500
 	}
-	s := startStage(t)
+	var stages []*stage
+	for range sidecars {
+		stages = append(stages, startStage(t))
+	}
+	s := stages[0]
 	big := filepath.Join(s.fake.Dir("output"), "big.bin")
 	if err := os.WriteFile(big, make([]byte, 8<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	file := "/outputs/view?filename=big.bin&subfolder=&type=output"
-	exercise := func(runs, reconnects, downloads int) {
+	exercise := func(runs, breaks, downloads int) {
 		several(runs, s.paint)
-		for range reconnects {
-			s.fake.DropSockets()
-			eventually(t, 20*time.Second, "the socket is back", func() bool { return s.fake.Sockets() == 1 })
-		}
+		reconnect(t, stages, breaks)
 		several(downloads, func(int) { s.abort(file) })
 		several(downloads/10, func(int) { s.abort("/events?after=0") })
 	}
 	exercise(16, 1, 16) // what is kept for good is there
 	before := s.held()
-	exercise(runs, reconnects, downloads)
+	exercise(runs, breaks, downloads)
 	after := s.back(before)
-	t.Logf("%d runs, %d reconnects, %d downloads and %d streams left: %+v before, %+v after", runs, reconnects, downloads, downloads/10, before, after)
+	t.Logf("%d runs, %d reconnects of %d sidecars, %d downloads and %d streams left: %+v before, %+v after",
+		runs, sidecars*breaks, sidecars, downloads, downloads/10, before, after)
 }
