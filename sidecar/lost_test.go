@@ -3,6 +3,7 @@ package sidecar_test
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,6 +85,7 @@ func TestAway(t *testing.T) {
 	t.Run("a_launch_fails_at_once", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
 			r.net.setDown(true)
+			synctest.Wait() // no prompt is sent over what was just cut
 			began := time.Now()
 			run := r.launch(anna, "picture", 1)
 			if diff := cmp.Diff(refusal(sidecar.OutcomeFailed, sidecar.CodeUnavailable), endOf(run)); diff != "" {

@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package sqlite_test
 
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,10 +20,7 @@ import (
 var (
 	kills = flag.Int("kills", fully(20, 200), "how often TestKilled kills a writing process")
 	flips = flag.Int("flips", fully(40, 100), "how many bits TestFlippedBits flips")
-	seed  = flag.Uint64("seed", 1, "seed of the tests that choose at random")
 )
-
-func random() *rand.Rand { return rand.New(rand.NewPCG(*seed, 2)) }
 
 // history checks that numbers have no gap and chains are whole.
 func history(t *testing.T, store *sqlite.Store) {

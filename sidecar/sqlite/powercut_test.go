@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package sqlite_test
 
@@ -17,14 +17,6 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
-
-// fully is how much of a test is run: all where STUDIO_FULL is set.
-func fully(some, all int) int {
-	if os.Getenv("STUDIO_FULL") != "" {
-		return all
-	}
-	return some
-}
 
 // mixedSteps is how many acknowledged writes one round of writeMixed has.
 const mixedSteps = 6

@@ -16,20 +16,6 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
-func reader(t *testing.T, path string) *sqlite.Reader {
-	t.Helper()
-	r, err := sqlite.OpenReader(context.Background(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return r
-}
-
 // filled is a file with runs, closed again.
 func filled(t *testing.T, runs int) string {
 	t.Helper()

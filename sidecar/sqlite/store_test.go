@@ -42,6 +42,20 @@ func fresh(t testing.TB) *sqlite.Store {
 	return open(t, filepath.Join(t.TempDir(), "state.db"))
 }
 
+func reader(t *testing.T, path string) *sqlite.Reader {
+	t.Helper()
+	r, err := sqlite.OpenReader(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
 // newRun is the n-th run of a scope, a second after the one before it.
 func newRun(scope sidecar.Scope, n int) *sidecar.Run {
 	id := sidecar.RunID(fmt.Sprintf("run_%s%028d", scope[:4], n))
