@@ -49,7 +49,7 @@ func faulty(name, method, route string, kind comfyfake.Kind, status int) deed {
 	}}
 }
 
-var deeds = []deed{
+var launchDeeds = []deed{
 	{"launch", func(r *rig, w *world, n int) {
 		w.seed++
 		who := []sidecar.SessionID{anna, bert}[n%2]
@@ -61,6 +61,10 @@ var deeds = []deed{
 			w.runs[run.ID] = run
 		}
 	}},
+	{"launch one that waits", launchWaiting},
+}
+
+var deeds = slices.Concat(launchDeeds, heldDeeds, []deed{
 	{"cancel", func(r *rig, w *world, n int) {
 		if run := w.pick(n); run != nil {
 			_, _ = r.studio.Cancel(context.Background(), run.Scope, run.ID) // it may have ended
@@ -89,19 +93,24 @@ var deeds = []deed{
 	faulty("messages come twice", "", "", comfyfake.DuplicateMessages, 0),
 	faulty("messages are swapped", "", "", comfyfake.ReorderMessages, 0),
 	faulty("interrupts are ignored", "", "", comfyfake.IgnoreInterrupt, 0),
-}
+})
 
 type step struct{ Deed, N int }
 
 func (s step) String() string { return fmt.Sprintf("%s(%d)", deeds[s.Deed].name, s.N) }
 
 // TestAnything: whatever happens, every run ends once ComfyUI is well again,
-// each prompt was executed at most once, and the events tell it all.
+// each prompt was executed at most once and by no run that may not, and the
+// events tell it all.
 func TestAnything(t *testing.T) {
 	budget(t, 25)
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
-			return step{rapid.IntRange(0, len(deeds)-1).Draw(rt, "deed"), rapid.IntRange(0, 100).Draw(rt, "n")}
+			kind := rapid.IntRange(0, len(deeds)-1)
+			if rapid.IntRange(0, 2).Draw(rt, "launch") == 0 {
+				kind = rapid.IntRange(0, len(launchDeeds)-1) // they come first
+			}
+			return step{kind.Draw(rt, "deed"), rapid.IntRange(0, 100).Draw(rt, "n")}
 		}), 3, 25).Draw(rt, "steps")
 		lost := rapid.SampledFrom([]sidecar.LostPolicy{sidecar.LostFail, sidecar.LostAgain}).Draw(rt, "lost")
 		generation := rapid.SampledFrom([]comfyfake.Generation{comfyfake.V0_3_64, comfyfake.V0_33_0}).Draw(rt, "generation")
@@ -152,6 +161,7 @@ func play(r *rig, steps []step) {
 	r.fake.ClearFaults()
 	r.net.setDown(false)
 	r.fake.Release()
+	r.letGo()
 	for _, who := range []sidecar.SessionID{anna, bert} {
 		for _, run := range r.runs(who) {
 			r.until("run "+string(run.ID)+" ends", func() bool { return r.read(run.ID).Phase == sidecar.PhaseFinished })
@@ -165,10 +175,12 @@ func play(r *rig, steps []step) {
 			if c := r.begun(run); c > 1+w.restarts {
 				r.Errorf("it was begun %d times, with %d restarts of ComfyUI", c, w.restarts)
 			}
+			r.waitedRightly(run)
 			r.gapless(run)
 		}
 	}
 	r.queueEmpty()
+	r.idle()
 	r.wholeLog()
 }
 
