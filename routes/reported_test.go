@@ -2,7 +2,12 @@ package routes_test
 
 import (
 	"bytes"
+	"fmt"
+	"image"
+	"image/png"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,12 +78,180 @@ func TestRefusedInputIsNamed(t *testing.T) {
 	}
 }
 
-// TestBusyComfyUI: health tells of a run that does not stop.
+// TestBusyComfyUI: health tells of a cancelled run that ComfyUI does not let go
+// of, and the next one is taken all the same.
 func TestBusyComfyUI(t *testing.T) {
 	r := start(t)
-	health := r.get("/health").json(t)
-	if n := health["queue"].(map[string]any)["leaving"]; n == nil || health["comfyui"].(map[string]any)["busy"] != nil {
-		t.Errorf("health %v", health)
+	leaving := func() string {
+		return fmt.Sprint(r.get("/health").json(t)["queue"].(map[string]any)["leaving"])
+	}
+	if n := leaving(); n != "0" {
+		t.Errorf("%s leave before any ran", n)
+	}
+	r.fake.Fault(comfyfake.Fault{Kind: comfyfake.IgnoreInterrupt})
+	r.fake.Hold()
+	defer r.fake.Release()
+	id := r.running()
+	if a := r.ask("POST", "/runs/"+id+"/cancel", ""); a.json(t)["status"] != "cancelled" {
+		t.Errorf("cancel: %d %s", a.status, a.body)
+	}
+	eventually(t, "it leaves", func() bool { return leaving() == "1" })
+	next := r.run(`{}`)["run_id"].(string)
+	r.fake.Release()
+	eventually(t, "the next one is done", func() bool {
+		return r.get("/runs/" + next).json(t)["run"].(map[string]any)["status"] == "completed"
+	})
+	eventually(t, "nothing is left", func() bool { return leaving() == "0" })
+	if run := r.get("/runs/" + id).json(t)["run"].(map[string]any); run["status"] != "cancelled" {
+		t.Errorf("the late end made it %v", run["status"])
+	}
+}
+
+// running starts a run that stays where it is while ComfyUI is held.
+func (r *rig) running() (id string) {
+	r.t.Helper()
+	id = r.run(`{}`)["run_id"].(string)
+	eventually(r.t, "it executes", func() bool {
+		return r.get("/runs/" + id).json(r.t)["run"].(map[string]any)["phase"] == "executing"
+	})
+	return id
+}
+
+// TestWaitingInComfyUIIsTold: a run that ComfyUI has and does not execute yet
+// says so, and how many are before it.
+func TestWaitingInComfyUIIsTold(t *testing.T) {
+	r := start(t)
+	r.fake.Hold()
+	defer r.fake.Release()
+	r.running()
+	second, third := r.run(`{}`)["run_id"].(string), r.run(`{}`)["run_id"].(string)
+	for id, before := range map[string]string{second: "1", third: "2"} {
+		eventually(t, "it waits", func() bool {
+			run := r.get("/runs/" + id).json(t)["run"].(map[string]any)
+			return run["phase"] == "queued" && fmt.Sprint(run["queue_position"]) == before
+		})
+	}
+}
+
+// TestNothingOfABrowserReachesComfyUI: a ComfyUI that looks at where a request
+// comes from has nothing to refuse.
+func TestNothingOfABrowserReachesComfyUI(t *testing.T) {
+	r := start(t).withLoader()
+	own := "http://" + r.server.Listener.Addr().String()
+	browser := []string{
+		"Origin", own, "Referer", own + "/", "Cookie", "a=b", "Authorization", "Bearer x", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors",
+		"X-Forwarded-Host", "studio.example", "X-Forwarded-For", "203.0.113.9", "Accept-Language", "de",
+	}
+	s := r.prepare(`{"filename": "a.png"}`, browser...)
+	if a := r.ask("PUT", s.URL, string(grayPNG(t, 4)), browser...); a.status != http.StatusOK {
+		t.Fatalf("put: %d %s", a.status, a.body)
+	}
+	a := r.ask("POST", "/contracts/load/default/run", `{"wait": true, "inputs": {"picture": {"kind": "file_ref", "ref": "`+s.UploadID+`"}}}`, browser...)
+	if a.status != http.StatusOK {
+		t.Fatalf("run: %d %s", a.status, a.body)
+	}
+	r.get(a.json(t)["gallery_items"].([]any)[0].(map[string]any)["url"].(string), browser...)
+	r.ask("POST", "/runs/"+r.run(`{}`)["run_id"].(string)+"/cancel", "", browser...)
+	r.get("/health", browser...)
+	seen := map[string]bool{}
+	for _, req := range r.fake.Requests() {
+		seen[req.Method+" "+req.Path] = true
+		if req.Host != "comfy.invalid:8188" {
+			t.Errorf("%s %s was for the host %s", req.Method, req.Path, req.Host)
+		}
+		for name := range req.Header {
+			if slices.Contains(browser, name) {
+				t.Errorf("%s %s told %s", req.Method, req.Path, name)
+			}
+		}
+	}
+	for _, want := range []string{"POST /prompt", "POST /upload/image", "GET /view", "GET /ws"} {
+		if !seen[want] {
+			t.Errorf("no %s among %v", want, seen)
+		}
+	}
+}
+
+// TestTwoFilesOfOneName: each run gets the file that was meant for it.
+func TestTwoFilesOfOneName(t *testing.T) {
+	r := start(t).withLoader()
+	var files []string
+	for _, width := range []int{4, 8} {
+		s := r.prepare(`{"filename": "input.png"}`)
+		if a := r.ask("PUT", s.URL, string(grayPNG(t, width))); a.status != http.StatusOK {
+			t.Fatalf("put: %d %s", a.status, a.body)
+		}
+		a := r.ask("POST", "/contracts/load/default/run", `{"wait": true, "inputs": {"picture": {"kind": "file_ref", "ref": "`+s.UploadID+`"}}}`)
+		if item := a.json(t)["gallery_items"].([]any)[0].(map[string]any); fmt.Sprint(item["width"]) != fmt.Sprint(width) {
+			t.Errorf("of a picture %d wide came one of %v", width, item["width"])
+		}
+	}
+	for _, req := range r.fake.Requests() {
+		if m := loaded.FindSubmatch(req.Body); m != nil && strings.HasSuffix(req.Path, "/prompt") {
+			files = append(files, string(m[1]))
+		}
+	}
+	if len(files) != 2 || files[0] == files[1] {
+		t.Errorf("ComfyUI loaded %v", files)
+	}
+}
+
+var loaded = regexp.MustCompile(`"image": *"([^"]*)"`)
+
+func grayPNG(t testing.TB, width int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	must(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, width, 4))))
+	return b.Bytes()
+}
+
+// TestFileThatComfyUIDoesNotTake: whoever sends a file that is too large for
+// ComfyUI learns so, and no run stays open.
+func TestFileThatComfyUIDoesNotTake(t *testing.T) {
+	r := start(t).withLoader()
+	r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Method: "POST", Route: "/upload/image", Status: http.StatusRequestEntityTooLarge})
+	s := r.prepare(`{"filename": "large.png"}`)
+	r.ask("PUT", s.URL, string(grayPNG(t, 4)))
+	a := r.ask("POST", "/contracts/load/default/run", `{"wait": true, "inputs": {"picture": {"kind": "file_ref", "ref": "`+s.UploadID+`"}}}`)
+	doc := a.json(t)
+	if hint, _ := doc["hint"].(string); a.status < 400 || !strings.Contains(hint, "--max-upload-size") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if run := r.get("/runs/" + doc["run_id"].(string)).json(t)["run"].(map[string]any); run["status"] != "error" {
+		t.Errorf("the run is %v", run["status"])
+	}
+	for _, req := range r.fake.Requests() {
+		if req.Method == "POST" && strings.HasSuffix(req.Path, "/prompt") {
+			t.Error("a prompt was sent without its file")
+		}
+	}
+}
+
+// TestHealthOfAComfyUIThatFails: whatever ComfyUI answers, health is an answer.
+func TestHealthOfAComfyUIThatFails(t *testing.T) {
+	for _, status := range []int{400, 403, 404, 500, 503} {
+		r := start(t)
+		r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Route: "/system_stats", Status: status, Body: "no"})
+		r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Refuse, Route: "/ws"})
+		r.fake.DropSockets() // what is known counts no more
+		eventually(t, "it is told", func() bool {
+			a := r.get("/health")
+			comfyui, _ := a.json(t)["comfyui"].(map[string]any)
+			told, _ := comfyui["error"].(string)
+			return a.status == http.StatusOK && comfyui["available"] == false && told != ""
+		})
+	}
+}
+
+// TestWaitAsText: a caller that says no in words does not wait.
+func TestWaitAsText(t *testing.T) {
+	r := start(t)
+	r.fake.Hold()
+	defer r.fake.Release()
+	for body, status := range map[string]int{`{"wait": "false"}`: 200, `{"wait": "true", "timeout_seconds": 0.1}`: 504} {
+		if a := r.ask("POST", runPath, body); a.status != status {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -191,6 +192,7 @@ func (r *rig) goFirst() {
 // gapless: the run's events number its revisions without a gap.
 func (r *rig) gapless(run *sidecar.Run) {
 	r.Helper()
+	synctest.Wait() // a row is seen a moment before its events are
 	records, err := r.studio.Events(context.Background(), run.Scope, run.ID, 0, 0)
 	must(r, err)
 	for i, rec := range records {

@@ -86,6 +86,18 @@ func inRig(t testing.TB, s setup, test func(*rig)) {
 		must(t, <-served)
 	}()
 	test(r)
+	r.askedForLittle()
+}
+
+// askedForLittle: ComfyUI's history was never asked for as a whole. It may be
+// hundreds of megabytes.
+func (r *rig) askedForLittle() {
+	r.Helper()
+	for _, req := range r.fake.Requests() {
+		if path := strings.TrimPrefix(req.Path, "/api"); req.Method == http.MethodGet && strings.Trim(path, "/") == "history" && !strings.Contains(req.Query, "max_items=") {
+			r.Errorf("ComfyUI was asked for %s?%s", req.Path, req.Query)
+		}
+	}
 }
 
 // start begins a life of the studio; a new catalog and executor know nothing

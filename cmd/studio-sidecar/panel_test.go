@@ -129,6 +129,21 @@ func reload(t *testing.T, browser context.Context) {
 	p.run(`document.querySelector(".tile .open").focus()`)
 	p.press("r")
 	p.until("the inputs are taken over", `document.querySelector('[data-input="prompt"] textarea').value === "silk in the wind" && document.querySelector('[data-input="seed"] input').value === "7"`)
+
+	// A run under way is there again, as far as it is.
+	s.fake.Hold()
+	p.fill("prompt", "not painted before")
+	p.press("\r", ctrl)
+	p.until("the stage shows the run", `document.querySelector(".is-live .what b")?.textContent === "Demo Painter"`)
+	s.pause()
+	far := `document.querySelector(".is-live .what b")?.textContent === "Save Image" && parseInt(document.querySelector(".meter .big").textContent) > 50`
+	p.until("it is nearly done", far)
+	p.do(chromedp.Reload())
+	p.ready()
+	p.until("it is nearly done still", far+` && document.querySelectorAll(".job.is-running").length === 1`)
+	s.fake.Release()
+	p.finished()
+	p.until("it is in the gallery", `document.querySelectorAll(".tile img.pic").length === 2`)
 }
 
 func queueAndCancel(t *testing.T, browser context.Context) {

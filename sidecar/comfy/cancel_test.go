@@ -120,6 +120,26 @@ func TestCancel(t *testing.T) {
 			}
 		})
 	})
+	for name, generation := range map[string]comfyfake.Generation{"with_jobs": comfyfake.V0_33_0, "without_jobs": comfyfake.V0_3_64} {
+		t.Run(name+"/an_order_that_comes_after_the_end_stops_nobody_else", func(t *testing.T) {
+			bubble(t, comfyfake.Options{Generation: generation, StepDelay: 100 * time.Millisecond}, comfy.Options{}, func(r *rig) {
+				a, next := job(promptA, slow(10)), job(promptB, slow(21))
+				r.submit(a)
+				r.await(a, sidecar.PlaceExecuting)
+				r.submit(next)
+				for _, route := range []string{"/interrupt", "/queue", "/jobs/" + string(promptA) + "/cancel"} {
+					defer r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Delay, Method: http.MethodPost, Route: route, Delay: 2 * time.Second})()
+				}
+				if err := r.exec.Cancel(r.Context(), a); err != nil {
+					r.Fatal(err)
+				}
+				if place := r.look(a).Place; place != sidecar.PlaceDone {
+					r.Errorf("the order came in time: it is %s", place)
+				}
+				r.await(next, sidecar.PlaceDone)
+			})
+		})
+	}
 	t.Run("a_prompt_that_starts_meanwhile_is_followed", func(t *testing.T) {
 		bubble(t, comfyfake.Options{StepDelay: 100 * time.Millisecond}, comfy.Options{}, func(r *rig) {
 			a, b := job(promptA, picture(1)), job(promptB, slow(50))

@@ -406,6 +406,40 @@ func TestResultsCopies(t *testing.T) {
 		})
 		empty(t, path)
 	})
+	t.Run("under_whatever_name_nothing_is_written_elsewhere", func(t *testing.T) {
+		dir, path := shelfDir(t)
+		names := []string{"../../evil.png", "/etc/evil.png", `..\..\evil.png`, "%2e%2e%2fevil.png", "a/../../evil.png", "evil\x00.png", "..", ".", "", "C:evil.png", ".evil", strings.Repeat("../", 50) + "evil.png"}
+		s := &shelf{files: map[string][]byte{}}
+		var items []string
+		for _, name := range names {
+			s.files[name] = small
+			text, err := json.Marshal(map[string]string{"filename": name, "type": "temp"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, string(text))
+		}
+		scripted(t, s, comfy.Options{Artifacts: dir}, func(t *testing.T, exec *comfy.Executor) {
+			results, err := exec.Results(t.Context(), job(promptA, "{}"), seen("images", items...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			copied := 0
+			for i, f := range results[0].Files {
+				if f.Ref == "" {
+					continue // there is no such name
+				}
+				copied++
+				if group, name, _ := strings.Cut(f.Ref, "/"); group != string(promptA) || strings.ContainsAny(name, `/\`+"\x00") || strings.HasPrefix(name, ".") {
+					t.Errorf("%q was copied as %q", names[i], f.Ref)
+				}
+			}
+			entries, err := os.ReadDir(filepath.Join(path, string(promptA)))
+			if err != nil || len(entries) != copied || copied < 8 {
+				t.Errorf("%d copies, %d files: %v", copied, len(entries), err)
+			}
+		})
+	})
 	t.Run("of_a_real_preview_node", func(t *testing.T) {
 		dir, _ := shelfDir(t)
 		bubble(t, comfyfake.Options{}, comfy.Options{Artifacts: dir}, func(r *rig) {

@@ -1,8 +1,12 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -251,6 +255,27 @@ func TestSubmittingAgainFindsTheRun(t *testing.T) {
 			t.Errorf("another graph under the same id: %d %s", a.status, a.body)
 		}
 		r.within(10*time.Second, "one prompt", func() bool { return len(r.fake.Submissions().ByPrompt) == 1 })
+	})
+}
+
+// TestNumbersKeepTheirDigits: on the whole way, to the ComfyUI of a worker.
+func TestNumbersKeepTheirDigits(t *testing.T) {
+	const numbers = `"seed":18446744073709551615,"odd":9007199254740993,"cfg":1.0,"count":1`
+	pair(t, setup{}, func(r *rig) {
+		path := filepath.Join(r.dir, "front", "env", ".cec", "workflow_api", "picture.json")
+		graph, err := os.ReadFile(path)
+		must(r, err)
+		with := bytes.Replace(graph, []byte(`"batch_size":1`), []byte(`"batch_size":1,`+numbers), 1)
+		must(r, os.WriteFile(path, with, 0o644))
+		if run := r.ended(r.launch("picture"), 20*time.Second); run.Status != sidecar.StatusCompleted {
+			t.Errorf("%s %q", run.Status, run.Error)
+		}
+		sent := slices.ContainsFunc(r.fake.Requests(), func(req comfyfake.Request) bool {
+			return req.Method == http.MethodPost && strings.HasSuffix(req.Path, "/prompt") && bytes.Contains(req.Body, []byte(numbers))
+		})
+		if !sent {
+			t.Error("ComfyUI got other numbers")
+		}
 	})
 }
 

@@ -14,8 +14,12 @@ const timesFor = (run) => load("nodes:" + contractKey(run), {});
 // share is how much is done, 0 to 1 and never less than before, or null while nothing is known.
 export function share(run) {
   const now = shareOf(run, timesFor(run));
-  return now === null ? null : Math.max(now, run.reached ?? 0);
+  return now === null ? null : Math.max(now, run.reached ?? reachedBefore(run));
 }
+
+// reachedBefore is how far a run was when the page was left.
+const reachedBefore = (run) => Number(load("reached", {})[run.run_id] ?? 0);
+
 export const percent = (run) => { const s = share(run); return s === null ? null : Math.floor(s * 100); };
 
 // remember keeps the last five durations of a contract; their median is what the next one may take.
@@ -34,7 +38,9 @@ export function usual(key) {
 
 // advance notes what a run has reached, so that neither its share goes back nor its end away.
 export function advance(run, now) {
+  const before = run.reached;
   run.reached = share(run) ?? 0;
+  if (Math.floor(run.reached * 100) !== Math.floor(before * 100)) save("reached", { [run.run_id]: run.reached });
   if (usual(contractKey(run)) === null || run.reached < SURE) return;
   const began = since(run);
   run.due = Math.min(run.due ?? Infinity, began + (now - began) / run.reached);
