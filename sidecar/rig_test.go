@@ -277,8 +277,20 @@ func (r *rig) pass(d time.Duration) { <-time.After(d) }
 
 func (r *rig) inPhase(id sidecar.RunID, phase sidecar.Phase) *sidecar.Run {
 	r.Helper()
-	r.until("the run is "+string(phase), func() bool { return r.read(id).Phase == phase })
-	return r.read(id)
+	deadline := time.NewTimer(5 * time.Minute)
+	defer deadline.Stop()
+	for {
+		changed := r.store.Changed() // with each phase
+		run := r.read(id)
+		if run.Phase == phase {
+			return run
+		}
+		select {
+		case <-changed:
+		case <-deadline.C:
+			r.Fatalf("the run is %s, and does not become %s", run.Phase, phase)
+		}
+	}
 }
 
 func (r *rig) finished(id sidecar.RunID) *sidecar.Run {
