@@ -299,6 +299,9 @@ func TestCallbacksAreGuarded(t *testing.T) {
 		var given sidecar.Callback // of the second
 		must(t, json.Unmarshal(w.body["callback"], &given))
 		path := func(id sidecar.RunID) string { return "/worker-callback/runs/" + string(id) }
+		if want := "http://127.0.0.1:8191" + path(two); given.URL != want {
+			t.Errorf("the worker was told %s, the address that was configured is %s", given.URL, want)
+		}
 		for _, c := range []struct {
 			what, token, body string
 			run               sidecar.RunID
