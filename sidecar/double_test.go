@@ -31,6 +31,7 @@ type choosy struct {
 	lag   *atomic.Int64 // of news, in nanoseconds
 	blind *atomic.Bool  // what may have been handed over before cannot be looked for
 	limit *atomic.Int64 // of the job that was handed over last, in nanoseconds
+	alone *atomic.Bool  // it opens no socket
 }
 
 func (e choosy) Look(ctx context.Context, job sidecar.Job) (sidecar.Sighting, error) {
@@ -56,6 +57,10 @@ func (e choosy) Submit(ctx context.Context, job sidecar.Job) (sidecar.Acceptance
 }
 
 func (e choosy) Watch(ctx context.Context, report func(sidecar.News)) error {
+	if e.alone.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	type late struct {
 		sidecar.News
 		at time.Time

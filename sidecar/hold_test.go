@@ -234,6 +234,7 @@ func TestNotBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, setup{}, func(r *rig) {
+				r.withoutSocket()
 				began := time.Now()
 				run := r.ordered(anna, "picture", 1, func(q *sidecar.LaunchRequest) { inAnHour(q); withinAMinute(q) })
 				r.isHeld(run, sidecar.WaitTime)
@@ -293,6 +294,7 @@ func TestApproval(t *testing.T) {
 	}
 	t.Run("approved", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
+			r.withoutSocket()
 			run := r.ordered(anna, "picture", 1, onApproval)
 			r.pass(24 * time.Hour)
 			r.restart()
@@ -331,6 +333,7 @@ func TestApproval(t *testing.T) {
 	})
 	t.Run("and_its_time", func(t *testing.T) {
 		bubble(t, setup{}, func(r *rig) {
+			r.withoutSocket()
 			run := r.ordered(anna, "picture", 1, func(q *sidecar.LaunchRequest) { onApproval(q); inAnHour(q) })
 			r.isHeld(run, sidecar.WaitApproval)
 			must(r, approve(r, run))

@@ -18,6 +18,7 @@ func TestJobLimit(t *testing.T) {
 	} {
 		t.Run("of_a_run_"+name, func(t *testing.T) {
 			bubble(t, setup{}, func(r *rig) {
+				r.withoutSocket()
 				run := r.ordered(anna, "picture", 1, func(q *sidecar.LaunchRequest) { withinAMinute(q); change(q) })
 				r.pass(2 * time.Hour)
 				if r.read(run.ID).Awaits(sidecar.WaitApproval) {

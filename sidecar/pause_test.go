@@ -33,6 +33,7 @@ func (r *rig) line(who sidecar.SessionID) (ids []sidecar.RunID) {
 
 func TestPause(t *testing.T) {
 	bubble(t, setup{}, func(r *rig) {
+		r.withoutSocket()
 		flying := r.launch(anna, "slow", 1)
 		r.pause(true)
 		r.pause(true)
@@ -113,6 +114,7 @@ func TestPauseInPlace(t *testing.T) {
 	} {
 		t.Run("its_answer_lost/"+name, func(t *testing.T) {
 			bubble(t, setup{}, func(r *rig) {
+				r.withoutSocket()
 				r.fake.Fault(onPrompt(comfyfake.Refuse))
 				id, answered := r.launching(anna, "picture", 1)
 				r.until("its answer is lost", func() bool { return r.posts(http.MethodPost, "/prompt") == 1 })

@@ -49,6 +49,7 @@ type rig struct {
 	lag    atomic.Int64 // of news, in nanoseconds
 	blind  atomic.Bool  // looks know nothing of what was handed over before
 	given  atomic.Int64 // how long the latest job may take, in nanoseconds
+	alone  atomic.Bool  // no socket is opened
 	copies *artifact.Dir
 }
 
@@ -104,7 +105,7 @@ func (r *rig) askedForLittle() {
 // of the last one.
 func (r *rig) start() {
 	r.exec = comfy.New(comfy.Options{URL: "http://comfy:8188", DialContext: r.net.connect, Artifacts: r.copies})
-	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall, &r.lag, &r.blind, &r.given}
+	r.opts.Catalog, r.opts.Executor = manifest.Open(r.env), choosy{r.exec, &r.deaf, &r.stall, &r.lag, &r.blind, &r.given, &r.alone}
 	r.studio = sidecar.New(r.opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -117,6 +118,14 @@ func (r *rig) start() {
 		}
 		exec.Close()
 	})
+}
+
+// withoutSocket begins a life without a socket. Where days pass, to look after one is
+// nearly all that happens.
+func (r *rig) withoutSocket() {
+	r.Helper()
+	r.alone.Store(true)
+	r.restart()
 }
 
 // restart ends the studio in whatever it does and begins anew on the same

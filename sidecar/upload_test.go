@@ -227,6 +227,7 @@ func TestUploadRefused(t *testing.T) {
 func TestUploadLife(t *testing.T) {
 	t.Run("ends_a_day_after_the_last_use", func(t *testing.T) {
 		withUploads(t, true, func(r *rig, dir string) {
+			r.withoutSocket()
 			used, unused := r.ready(session(anna), pngOf(t, 8)), r.ready(session(anna), []byte("x"))
 			announced, _ := r.prepare(session(anna))
 			r.pass(20 * time.Hour)
@@ -249,6 +250,7 @@ func TestUploadLife(t *testing.T) {
 	})
 	t.Run("begins_anew_when_the_file_comes_while_it_ends", func(t *testing.T) {
 		withUploads(t, true, func(r *rig, dir string) {
+			r.withoutSocket()
 			take := func() *sidecar.Upload {
 				u, err := r.studio.TakeInput(context.Background(), sidecar.InputRequest{
 					Owner: session(anna), Name: "a.png", Limit: uploadLimit, Body: bytes.NewReader(pngOf(t, 8)),
@@ -271,6 +273,7 @@ func TestUploadLife(t *testing.T) {
 	})
 	t.Run("is_over_to_the_millisecond", func(t *testing.T) {
 		withUploads(t, true, func(r *rig, _ string) {
+			r.withoutSocket()
 			u, token := r.prepare(session(anna))
 			r.pass(24*time.Hour - 2*time.Millisecond)
 			if _, err := r.studio.Upload(context.Background(), u.ID); err != nil {
