@@ -146,6 +146,9 @@ func Describe(run *sidecar.Run) (Run, error) {
 	if len(run.Issues) > len("[]") {
 		doc.Warnings = run.Issues
 	}
+	if err := doc.undelivered(); err != nil {
+		return doc, fmt.Errorf("read the issues of run %s: %w", run.ID, err)
+	}
 	return doc, nil
 }
 

@@ -77,6 +77,9 @@ func (e *Executor) missing(job sidecar.Job, a answer) (sidecar.Sighting, error) 
 
 func (e *Executor) sighting(a answer, doc protocol.Run, prompt sidecar.PromptID) (sidecar.Sighting, error) {
 	seen := sidecar.Sighting{Detail: a.Body, Issues: doc.Warnings}
+	if doc.Done() {
+		doc.Status = protocol.StatusCompleted
+	}
 	switch strings.ToLower(doc.Status) {
 	case protocol.StatusSubmitted, protocol.StatusRunning:
 		seen.Place = placeOf(doc)

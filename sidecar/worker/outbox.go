@@ -50,7 +50,7 @@ type OutboxOptions struct {
 }
 
 // Outbox tells callers of the runs that they asked to be told of: of the
-// beginning, and of the end with its files. It never changes a run. What is
+// beginning, and of the end with its files. It never changes how a run ended. What is
 // left to tell is in the store, so that it is told after a restart, too.
 type Outbox struct {
 	opts  OutboxOptions
@@ -154,9 +154,15 @@ func (d *delivery) tellEnd(ctx context.Context, run *sidecar.Run) bool {
 	if run.Status == sidecar.StatusCancelled && !sleepUntil(ctx, run.FinishedAt.Add(cancelLead)) {
 		return false
 	}
-	return d.persist(ctx, func(verdict) bool {
+	told := d.persist(ctx, func(verdict) bool {
 		return time.Since(run.FinishedAt) > retryLimit
 	}, func(ctx context.Context) error { return d.postEnd(ctx, run) })
+	if told && d.Error != "" {
+		if err := d.box.opts.Studio.NoteUndelivered(context.WithoutCancel(ctx), run.ID, "The end could not be told: "+d.Error); err != nil {
+			d.log.Error("note that a run's end was not taken", "err", err)
+		}
+	}
+	return told
 }
 
 // verdict is what the latest try of a callback came to.
@@ -170,7 +176,8 @@ const (
 )
 
 // persist calls until the other side took it, refused for good, or givesUp
-// says that enough was tried; false when ctx ended first.
+// says that enough was tried; false when ctx ended first. Error is left where
+// it was not taken.
 func (d *delivery) persist(ctx context.Context, givesUp func(verdict) bool, call func(context.Context) error) bool {
 	if !sleepUntil(ctx, d.DueAt) {
 		return false
@@ -182,6 +189,7 @@ func (d *delivery) persist(ctx context.Context, givesUp func(verdict) bool, call
 		}
 		v := verdictOf(err)
 		if v == taken {
+			d.Error = ""
 			return true
 		}
 		d.Attempts++
