@@ -74,14 +74,26 @@ func collect(outputType string, node json.RawMessage) []Artifact {
 	if err != nil {
 		return []Artifact{}
 	}
+	found := under(node, resultKeys(outputType))
+	if len(found) > 0 {
+		return found
+	}
+	switch strings.ToLower(outputType) {
+	case "file":
+		return unknownFiles(node)
+	case "3d", "mesh", "model": // what else the node shows of it
+		return under(node, fileKeys)
+	}
+	return found
+}
+
+// under is what a node put under any of the keys.
+func under(node []byte, keys []string) []Artifact {
 	found := []Artifact{}
-	for _, key := range resultKeys(outputType) {
+	for _, key := range keys {
 		if _, value, ok := find(node, key); ok {
 			found = appendNew(found, itemsOf(key, value))
 		}
-	}
-	if len(found) == 0 && strings.EqualFold(outputType, "file") {
-		return unknownFiles(node)
 	}
 	return found
 }

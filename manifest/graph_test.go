@@ -86,6 +86,8 @@ func TestCollect(t *testing.T) {
 		{"a mesh for a file output", "file", `{"3d":[` + file("m.glb") + `]}`, []string{"m.glb"}},
 		{"files and 3d name the same file once", "file", `{"files":[` + file("m.glb") + `],"3d":[` + file("m.glb") + `]}`, []string{"m.glb"}},
 		{"the preview of a mesh", "file", `{"result":["3d\\m.glb",{"camera":1},null]}`, []string{"m.glb"}},
+		{"what a node shows of a mesh that it does not give", "3D", `{"images":[` + file("a.png") + `],"text":["x"]}`, []string{"a.png"}},
+		{"a mesh, not what shows it", "mesh", `{"images":[` + file("a.png") + `],"3d":[` + file("m.glb") + `]}`, []string{"m.glb"}},
 		{"latents", "file", `{"latents":[` + file("l.latent") + `]}`, []string{"l.latent"}},
 		{"an unknown key for a file output", "file", `{"splats":[` + file("s.ply") + `],"images":[` + file("p.png") + `],"size":[4]}`, []string{"s.ply"}},
 		{"a text", "string", `{"text":["one","two"]}`, []string{"=one", "=two"}},

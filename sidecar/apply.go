@@ -167,8 +167,13 @@ func (t *transition) finish(sig Signal) {
 	r.Error, r.Code = "", ""
 	t.made(&sig)
 	t.closeNodes()
-	for i := range r.Slots {
-		t.resolve(&r.Slots[i], resultAt(sig.Results, i))
+	// Files stand before what has none, as in the reference's answers.
+	for _, files := range []bool{true, false} {
+		for i := range r.Slots {
+			if res := resultAt(sig.Results, i); res.hasFiles() == files {
+				t.resolve(&r.Slots[i], res)
+			}
+		}
 	}
 	t.kind = EventRunCompleted
 	t.phase(PhaseFinished)

@@ -2,12 +2,14 @@ package sidecar_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
@@ -57,6 +59,17 @@ func TestApplyItems(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"p_0.png", "p_1.png", "p_2.png", ""}, order); diff != "" {
 			t.Error(diff)
+		}
+	})
+	t.Run("files stand before what has none", func(t *testing.T) {
+		r := at("executing")
+		end, name := finished(2), "x.txt"
+		end.Results[0].Artifacts, end.Results[0].Files = []manifest.Artifact{{Text: "x"}}, []sidecar.File{{}}
+		end.Results[1].Artifacts, end.Results[1].Files = []manifest.Artifact{{Filename: &name}}, []sidecar.File{{}}
+		r.Apply(end, noon)
+		newest := slices.MaxFunc(r.Items, func(a, b sidecar.Item) int { return a.CreatedAt.Compare(b.CreatedAt) })
+		if newest.Output != "text" || len(r.Items) != 2 {
+			t.Errorf("%d items, the newest of %q", len(r.Items), newest.Output)
 		}
 	})
 	t.Run("ids are the same when the same end is applied to a copy", func(t *testing.T) {

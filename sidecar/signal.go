@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
@@ -141,6 +142,11 @@ type Result struct {
 	Told   json.RawMessage
 	Place  int
 	Untold bool
+}
+
+// hasFiles reports whether anything but texts was made.
+func (r *Result) hasFiles() bool {
+	return r != nil && slices.ContainsFunc(r.Artifacts, func(a manifest.Artifact) bool { return a.Text == "" })
 }
 
 // File is one artifact of a result, as it is shown. Exactly one File stands
