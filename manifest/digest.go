@@ -28,6 +28,7 @@ type digester struct {
 	dir    string
 	tree   *tree
 	digest string
+	buffer []byte // between uses
 }
 
 // tree is what the digest was made of.
@@ -106,12 +107,11 @@ func (t *tree) sameFiles(other *tree) bool {
 // sameContent looks into the files whose stamps prove nothing, and carries what
 // is known of them over to the newer tree.
 func (d *digester) sameContent(dir string, old, now *tree) bool {
-	buffer := make([]byte, 256<<10)
 	for i, f := range old.files {
 		if f.sum == 0 {
 			continue
 		}
-		sum, err := d.copy(io.Discard, dir, f.path, buffer, true)
+		sum, err := d.copy(io.Discard, dir, f.path, true)
 		if err != nil || sum != f.sum {
 			return false
 		}
@@ -126,11 +126,11 @@ func (d *digester) hash(dir string, t *tree) (string, error) {
 	if len(t.files) == 0 {
 		return "", nil
 	}
-	h, buffer := sha256.New(), make([]byte, 256<<10)
+	h := sha256.New()
 	for i := range t.files {
 		f := &t.files[i]
 		h.Write([]byte(f.path + "\x00"))
-		sum, err := d.copy(h, dir, f.path, buffer, f.stamp.recent(t.walked))
+		sum, err := d.copy(h, dir, f.path, f.stamp.recent(t.walked))
 		if err != nil {
 			return "", err
 		}
@@ -142,7 +142,7 @@ func (d *digester) hash(dir string, t *tree) (string, error) {
 
 // copy feeds a file to w and, when asked, returns a sum of its content that is
 // never 0.
-func (d *digester) copy(w io.Writer, dir, path string, buffer []byte, wanted bool) (sum uint64, err error) {
+func (d *digester) copy(w io.Writer, dir, path string, wanted bool) (sum uint64, err error) {
 	f, err := os.Open(filepath.Join(dir, path))
 	if err != nil {
 		return 0, err
@@ -153,8 +153,11 @@ func (d *digester) copy(w io.Writer, dir, path string, buffer []byte, wanted boo
 	if wanted {
 		w = io.MultiWriter(w, &content)
 	}
+	if d.buffer == nil {
+		d.buffer = make([]byte, 64<<10)
+	}
 	// The bare Reader keeps io from choosing a buffer of its own.
-	if _, err := io.CopyBuffer(w, struct{ io.Reader }{f}, buffer); err != nil || !wanted {
+	if _, err := io.CopyBuffer(w, struct{ io.Reader }{f}, d.buffer); err != nil || !wanted {
 		return 0, err
 	}
 	return content.Sum64() | 1, nil

@@ -10,6 +10,9 @@ import (
 // copied as they are, so that numbers keep their spelling.
 type text struct{ b []byte }
 
+// usualAnswer is the room for what is told of one run, in bytes.
+const usualAnswer = 2 << 10
+
 func (t *text) comma() {
 	if n := len(t.b); n > 0 && t.b[n-1] != '{' && t.b[n-1] != '[' && t.b[n-1] != ':' {
 		t.b = append(t.b, ',')

@@ -97,7 +97,7 @@ func launchFault(err error) error {
 
 // answerRun answers for a run that was launched, as it is now.
 func (c *call) answerRun(run *sidecar.Run, waited bool) error {
-	s, t := c.shape(), text{}
+	s, t := c.shape(), text{make([]byte, 0, usualAnswer)}
 	status := http.StatusOK
 	switch {
 	case !run.Accepted && run.Status == sidecar.StatusError, waited && run.Status == sidecar.StatusError:
