@@ -114,6 +114,9 @@ func stampAll(paths []string) []stamp {
 // whoever asks git anything moves it.
 func gitPaths(dir string) []string {
 	gitDir := filepath.Join(dir, ".git")
+	if _, ok := stampOf(gitDir); !ok {
+		return []string{gitDir}
+	}
 	if text, err := os.ReadFile(gitDir); err == nil { // a worktree: .git is a file
 		gitDir = strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:"))
 		if !filepath.IsAbs(gitDir) {
