@@ -43,6 +43,9 @@ func (r Route) changes() bool {
 // what comes with If-Match for the revisions alone that it names: both are
 // brought to the store by the context of the request.
 func (c *call) perform(r Route) error {
+	if !r.stream {
+		defer c.waitOut()()
+	}
 	if !r.changes() || c.opts.Role == RoleProxy {
 		return r.handle(c)
 	}

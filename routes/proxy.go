@@ -30,7 +30,7 @@ func workerTable() []Route {
 		{Method: "POST", Path: "/proxy/runs/{prompt_id}/cancel", Name: "proxy_cancel_run", Summary: "Cancel a run", open: true, handle: behindToken((*call).proxyCancelRun)},
 		{Method: "GET", Path: "/proxy/runs/{prompt_id}/preview", Name: "proxy_preview", Summary: "Show the newest picture of a run in the making", open: true, handle: behindToken((*call).proxyPreview)},
 		{Method: "GET", Path: "/proxy/artifacts/{artifact_id}", Name: "proxy_artifact", Summary: "Fetch a file that a run made", open: true, handle: behindToken((*call).proxyArtifact)},
-		{Method: "GET", Path: "/proxy/events", Name: "proxy_events", Summary: "Stream what happens to all runs as server-sent events", open: true, handle: behindToken((*call).proxyEvents)},
+		{Method: "GET", Path: "/proxy/events", Name: "proxy_events", Summary: "Stream what happens to all runs as server-sent events", open: true, stream: true, handle: behindToken((*call).proxyEvents)},
 	}
 }
 

@@ -178,8 +178,12 @@ func (c *call) waitEnded(s shape, run *sidecar.Run) *fault {
 	if c.opts.ExecutorName == "proxy" {
 		backend = "proxy"
 	}
+	message := fmt.Sprintf("Timed out waiting for %s prompt %s", backend, prompt)
+	if c.r.Context().Err() != nil {
+		message = fmt.Sprintf("The server stops; it waits no longer for %s prompt %s", backend, prompt)
+	}
 	return &fault{
-		code: sidecar.CodeTimeout, message: fmt.Sprintf("Timed out waiting for %s prompt %s", backend, prompt),
+		code: sidecar.CodeTimeout, message: message,
 		hint: fmt.Sprintf("The run goes on; follow it under /runs/%s.", run.ID),
 		more: func(t *text) {
 			t.str("run_id", string(run.ID))

@@ -164,6 +164,7 @@ func HTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    headerBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       withLine,
 	}
 	if log != nil {
 		srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)

@@ -26,6 +26,7 @@ type Route struct {
 	open   bool // asks for no token
 	panel  bool // part of the panel, which has its own way to sign in
 	terse  bool // reads no body, or a short one
+	stream bool // ends when its client sends no more
 }
 
 // Table lists all routes, in the order in which paths are matched.
@@ -37,13 +38,13 @@ func table() []Route {
 		{Method: "GET", Path: "/gallery", Name: "list_gallery", Summary: "List gallery items for the current Studio session", handle: (*call).listGallery},
 		{Method: "GET", Path: "/health", Name: "health", Summary: "Return Studio runtime and executor health", handle: (*call).health},
 		{Method: "GET", Path: "/contracts", Name: "list_contracts", Summary: "List available workflow contracts", handle: (*call).listContracts},
-		{Method: "GET", Path: "/events", Name: "events", Summary: "Stream what happens in the session as server-sent events", handle: (*call).scopeEvents},
+		{Method: "GET", Path: "/events", Name: "events", Summary: "Stream what happens in the session as server-sent events", stream: true, handle: (*call).scopeEvents},
 		{Method: "GET", Path: "/commands", Name: "list_commands", Summary: "List what was asked for under an Idempotency-Key", handle: (*call).listCommands},
 		{Method: "GET", Path: "/outputs/view", Name: "view_output", Summary: "Fetch a generated output artifact", handle: (*call).viewOutput},
 		{Method: "GET", Path: "/runs/{run_id}", Name: "show_run", Summary: "Return one run record, output slots, and gallery items", handle: (*call).showRun},
 		{Method: "PATCH", Path: "/runs/{run_id}", Name: "edit_run", Summary: "Write a title on a run, or pin it", terse: true, handle: (*call).editRun},
 		{Method: "DELETE", Path: "/runs/{run_id}", Name: "delete_run", Summary: "Delete a finished run with its outputs in the gallery", terse: true, handle: (*call).deleteRun},
-		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", Summary: "Stream what happens to one run as server-sent events", handle: (*call).runEvents},
+		{Method: "GET", Path: "/runs/{run_id}/events", Name: "run_events", Summary: "Stream what happens to one run as server-sent events", stream: true, handle: (*call).runEvents},
 		{Method: "GET", Path: "/runs/{run_id}/view", Name: "view_run", Summary: "Return all that is known of one run, as of one revision", handle: (*call).viewRun},
 		{Method: "GET", Path: "/runs/{run_id}/deltas", Name: "run_deltas", Summary: "Return how one run moved on from a revision, as JSON Patch", handle: (*call).runDeltas},
 		{Method: "GET", Path: "/runs/{run_id}/pages/{kind}", Name: "page_run", Summary: "Return a window of one run's events, nodes or slots", handle: (*call).pageRun},
