@@ -151,6 +151,50 @@ func TestFollowUpOverHTTP(t *testing.T) {
 	}
 }
 
+// TestFollowUpOfWhatDidNotComplete is told at once, and leaves a run that says
+// why.
+func TestFollowUpOfWhatDidNotComplete(t *testing.T) {
+	r := start(t)
+	for _, c := range []struct {
+		name   string
+		parent func() string
+		says   string
+	}{
+		{"cancelled", func() string {
+			id := r.asked(`{"needs_approval": true}`)["run_id"].(string)
+			r.ask("POST", "/runs/"+id+"/cancel", "")
+			return id
+		}, "did not complete: it is cancelled"},
+		{"rejected", func() string {
+			id := r.asked(`{"needs_approval": true}`)["run_id"].(string)
+			r.ask("POST", "/runs/"+id+"/reject", "")
+			return id
+		}, "did not complete: it is error"},
+		{"follows_a_rejected_one", func() string {
+			first := r.asked(`{"needs_approval": true}`)["run_id"].(string)
+			r.ask("POST", "/runs/"+first+"/reject", "")
+			return r.ask("POST", runPath, `{"after": {"run_id": "`+first+`"}}`).json(t)["run_id"].(string)
+		}, "did not complete: it is error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			parent := c.parent()
+			a := r.ask("POST", runPath, `{"after": {"run_id": "`+parent+`"}}`)
+			doc := a.json(t)
+			if a.status != 409 || doc["error"] != "run_rejected" || !strings.Contains(doc["message"].(string), c.says) ||
+				!strings.Contains(doc["message"].(string), parent) {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			run := r.shown(doc["run_id"].(string))
+			if run["status"] != "error" || run["outcome"] != "rejected" {
+				t.Errorf("%v", run)
+			}
+		})
+	}
+	if report, err := r.store.Verify(t.Context()); err != nil || len(report.Faults) > 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
 func TestQueueOverHTTP(t *testing.T) {
 	r := start(t)
 	r.ask("POST", "/queue/pause", "")

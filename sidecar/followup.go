@@ -126,20 +126,51 @@ func (s *Studio) followUp(ctx context.Context, id RunID) (Signal, []Blob, error)
 	if err != nil || !run.Awaits(WaitParent) {
 		return Signal{}, nil, err
 	}
-	parent, err := s.store.Run(ctx, run.Hold.After.Run)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return Signal{}, nil, notFed("The run that this one follows is there no more.", "Run it again by itself.")
-	case err != nil:
+	parent, err := s.completedParent(ctx, run)
+	if parent == nil {
 		return Signal{}, nil, err
-	case !parent.Status.Terminal():
-		return Signal{}, nil, nil
-	case parent.Status != StatusCompleted:
-		return Signal{}, nil, notFed(fmt.Sprintf("Run '%s', which this one follows, did not complete: it is %s.", parent.ID, parent.Status), "Run that one again, then this one.")
 	}
 	f := feeder{studio: s, run: run, parent: parent, uploads: slices.Clone(run.Uploads)}
 	bound, blobs, err := f.bind(ctx)
 	return Signal{Kind: SignalReleased, Wait: WaitParent, Bound: bound}, blobs, err
+}
+
+// completedParent is the run that a follow-up follows; nil while that has not
+// ended. One that ended otherwise, or is gone, is a *RefusedError.
+func (s *Studio) completedParent(ctx context.Context, run *Run) (*Run, error) {
+	parent, err := s.store.Run(ctx, run.Hold.After.Run)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, notFed("The run that this one follows is there no more.", "Run it again by itself.")
+	case err != nil:
+		return nil, err
+	case !parent.Status.Terminal():
+		return nil, nil
+	case parent.Status != StatusCompleted:
+		return nil, notFed(fmt.Sprintf("Run '%s', which this one follows, did not complete: it is %s.", parent.ID, parent.Status), "Run that one again, then this one.")
+	}
+	return parent, nil
+}
+
+// hopeless is why a new follow-up will never be fed; nil when it may be.
+func (s *Studio) hopeless(ctx context.Context, run *Run) (*Failure, error) {
+	parent, err := s.completedParent(ctx, run)
+	if parent != nil {
+		f := feeder{run: run, parent: parent}
+		for _, feed := range run.Hold.After.Inputs {
+			if _, ok := f.first(feed.Output); !ok {
+				err = f.empty(feed)
+			}
+		}
+	}
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return &refused.Failure, nil
+	}
+	if err != nil {
+		return nil, storageError(err)
+	}
+	return nil, nil
 }
 
 func notFed(message, hint string) *RefusedError {
@@ -246,10 +277,14 @@ func (f *feeder) first(output string) (made, bool) {
 	return made{}, false
 }
 
+func (f *feeder) empty(feed Feed) *RefusedError {
+	return notFed(fmt.Sprintf("Output '%s' of run '%s', which this one follows, is empty.", feed.Output, f.parent.ID), "Run that one again, then this one.")
+}
+
 // value is what an input gets: a text as it is, a file as the name of an
 // upload.
 func (f *feeder) value(ctx context.Context, feed Feed) (json.RawMessage, error) {
-	empty := notFed(fmt.Sprintf("Output '%s' of run '%s', which this one follows, is empty.", feed.Output, f.parent.ID), "Run that one again, then this one.")
+	empty := f.empty(feed)
 	artifact, ok := f.first(feed.Output)
 	switch {
 	case !ok:

@@ -86,7 +86,7 @@ func (s *Studio) launch(ctx context.Context, req LaunchRequest) (*Run, error) {
 	case err != nil:
 		return nil, err
 	case failure != nil:
-		return s.reject(ctx, run, failure)
+		return s.reject(ctx, run, failure, blobs...)
 	}
 	if run.Phase != PhaseHeld {
 		s.manners.note(run.ID, req.Manner)
@@ -106,7 +106,11 @@ func (s *Studio) build(ctx context.Context, run *Run, req LaunchRequest, snap *m
 	}
 	run.Inputs, run.Uploads = manifest.DisplayInputs(values), uploads
 	if req.After != nil {
-		return run.prepareFollowUp(snap, contract, values)
+		blobs, failure, err := run.prepareFollowUp(snap, contract, values)
+		if failure == nil && err == nil {
+			failure, err = s.hopeless(ctx, run)
+		}
+		return blobs, failure, err
 	}
 	built, err := snap.Build(contract, values)
 	if failure := buildFailure(built, err); failure != nil {
@@ -184,9 +188,9 @@ func buildFailure(built manifest.Built, err error) *Failure {
 }
 
 // reject stores a run that cannot be handed over.
-func (s *Studio) reject(ctx context.Context, run *Run, f *Failure) (*Run, error) {
+func (s *Studio) reject(ctx context.Context, run *Run, f *Failure, blobs ...Blob) (*Run, error) {
 	events := run.Apply(Signal{Kind: SignalFailed, Failure: f}, time.Now())
-	if err := s.create(ctx, run, events, nil); err != nil {
+	if err := s.create(ctx, run, events, blobs); err != nil {
 		return nil, err
 	}
 	return run, nil
