@@ -108,9 +108,18 @@ func describe(value json.RawMessage) string {
 	case '[':
 		return "a list"
 	case '"':
-		return string(appendQuoted(nil, shorten(unquote(value), 60)))
+		return quoted(shorten(unquote(value), 60))
 	}
 	return shorten(string(value), 60)
+}
+
+// quoted puts a text between the marks of all messages, or between JSON's where
+// it has marks or controls of its own.
+func quoted(s string) string {
+	if marked := appendQuoted(nil, s); len(marked) != len(s)+2 || strings.ContainsRune(s, '\'') {
+		return string(marked)
+	}
+	return "'" + s + "'"
 }
 
 func shorten(s string, runes int) string {

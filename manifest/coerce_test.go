@@ -119,3 +119,16 @@ func TestDisplayInputs(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestMessagesQuoteTexts(t *testing.T) {
+	for value, want := range map[string]string{
+		`"maybe"`: `Input 'x' could not be coerced: 'maybe' is not a boolean`,
+		`"it's"`:  `Input 'x' could not be coerced: "it's" is not a boolean`,
+		`"a\nb"`:  `Input 'x' could not be coerced: "a\nb" is not a boolean`,
+		`[1]`:     `Input 'x' could not be coerced: a list is not a boolean`,
+	} {
+		if _, _, message := bindOne(t, manifest.Input{Type: "boolean"}, value); message != want {
+			t.Errorf("%s: %s", value, message)
+		}
+	}
+}

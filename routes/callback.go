@@ -208,6 +208,16 @@ func (cb *callback) drop() error {
 
 func (cb *callback) status() string { return strings.ToLower(looseText(cb.fields, "status")) }
 
+// word is the status as it is told back: that of a failure as it was spelled,
+// like the reference.
+func (cb *callback) word() string {
+	switch status := cb.status(); status {
+	case protocol.StatusRunning, protocol.StatusCompleted:
+		return status
+	}
+	return looseText(cb.fields, "status")
+}
+
 func (cb *callback) signals() ([]sidecar.Signal, error) {
 	if given, ok := cb.fields.Get("run_id"); ok && string(given) != "null" && strictText(cb.fields, "run_id") != string(cb.run.ID) {
 		return nil, badRequest("Callback run_id does not match route run_id.", "Send the run_id that came with the run's callback.")
@@ -281,7 +291,7 @@ func (cb *callback) answer(run *sidecar.Run, moved bool) {
 	s, t := cb.shape(), text{}
 	t.open('{')
 	if moved || !run.Status.Terminal() {
-		t.str("status", looseText(cb.fields, "status"))
+		t.str("status", cb.word())
 	} else {
 		t.str("status", string(run.Status))
 		t.bool("duplicate", true)

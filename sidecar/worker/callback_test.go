@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -339,7 +340,10 @@ func TestTerminalStatesAbsorbCallbacks(t *testing.T) {
 		pair(t, setup{before: w.before, callbacks: true}, func(r *rig) {
 			id := r.launch("picture")
 			path := "/worker-callback/runs/" + string(id)
-			if a := r.front.callback(path, end, "cbtok"); a.status != 200 {
+			if a := r.front.callback(path, `{"status": "Running"}`, "cbtok"); a.json(t)["status"] != "running" {
+				t.Errorf("of a beginning %s is told back", a.body)
+			}
+			if a := r.front.callback(path, end, "cbtok"); a.status != 200 || !strings.Contains(end, fmt.Sprintf("%q", a.json(t)["status"])) {
 				t.Fatalf("%s: %d %s", end, a.status, a.body)
 			}
 			run := r.ended(id, time.Minute)
