@@ -29,6 +29,16 @@ func (s *Server) Release() {
 	}
 }
 
+// Step lets the nodes go on that wait just now; those that come later wait.
+func (s *Server) Step() {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	if s.gate.shut != nil {
+		close(s.gate.shut)
+		s.gate.shut = make(chan struct{})
+	}
+}
+
 // wait returns what to wait for, or nil.
 func (g *gate) wait() <-chan struct{} {
 	g.mu.Lock()
