@@ -98,6 +98,8 @@ func complain(stderr io.Writer, err error) int {
 		problem, advice = fault.Where()+": "+fault.Message, fault.Hint
 	case errors.As(err, &hinted):
 		advice = hinted.advice
+	default:
+		advice = adviceOf(err)
 	}
 	tell(stderr, problem, advice)
 	return exitFailed

@@ -30,7 +30,7 @@ type serveFlags struct {
 	State       string  `enum:"ephemeral,local" default:"ephemeral" env:"STUDIO_SIDECAR_STATE" help:"Keep runs and gallery until the end (ephemeral) or in a database (local)."`
 	StateDB     string  `name:"state-db" placeholder:"FILE" env:"STUDIO_SIDECAR_STATE_DB" help:"Database of --state local; by default in the workspace's .metadata/serve."`
 	Gallery     string  `enum:"private,shared" default:"private" env:"STUDIO_SIDECAR_GALLERY" help:"Show a session its own runs (private) or everybody's (shared)."`
-	ArtifactDir string  `name:"artifact-dir" placeholder:"DIR" env:"STUDIO_SIDECAR_ARTIFACT_DIR" help:"Folder for copies of outputs; by default beside the database."`
+	ArtifactDir string  `name:"artifact-dir" placeholder:"DIR" env:"STUDIO_SIDECAR_ARTIFACT_DIR" help:"Folder for copies of outputs; by default in the workspace's .metadata/serve, wherever the database is."`
 	MaxMB       int64   `name:"max-request-mb" default:"256" env:"STUDIO_SIDECAR_MAX_REQUEST_MB" help:"Largest request body in MiB."`
 	MaxBytes    int64   `name:"max-request-bytes" default:"0" hidden:"" env:"STUDIO_SIDECAR_MAX_REQUEST_BYTES" help:"Largest request body in bytes; wins over --max-request-mb."`
 	RunTimeout  float64 `name:"run-timeout-seconds" default:"43200" env:"STUDIO_SIDECAR_RUN_TIMEOUT_SECONDS" help:"How long a run may take."`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,7 @@ func TestFilesTakenFromAServer(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed here")
 	}
+	t.Parallel() // it waits for the lock
 	_, comfy := startFake(t, comfyfake.Options{StepDelay: time.Millisecond})
 	dir := t.TempDir()
 	env, err := layDemo(dir)
@@ -62,6 +64,14 @@ func TestFilesTakenFromAServer(t *testing.T) {
 		}
 		if err := os.Remove(other); err != nil {
 			t.Fatal(err)
+		}
+	})
+	t.Run("a_second_server_says_whom_it_waits_for", func(t *testing.T) {
+		began := time.Now()
+		said := strings.Split(strings.TrimSpace(refusedServe(t, env.Dir, "--state-db", db)), "\n")
+		holder := fmt.Sprintf("state database %s: process %d is using it", db, p.cmd.Process.Pid)
+		if len(said) != 3 || said[0] != "studio-sidecar: "+holder+"; waiting for it to end" || said[1] != "studio-sidecar: "+holder+": it is held" {
+			t.Errorf("after %v it says %q", time.Since(began), said)
 		}
 	})
 	t.Run("what_a_removed_log_held_is_kept", func(t *testing.T) {

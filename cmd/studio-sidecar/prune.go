@@ -56,18 +56,9 @@ func (c *pruneCmd) Run(line *cli, con console) error {
 		pruned, err = c.prune(line, con, db, copies)
 	}
 	if err != nil {
-		return advised(err)
+		return err
 	}
 	return c.tell(con, pruned)
-}
-
-// advised brings the advice of a refusal along.
-func advised(err error) error {
-	var told *sidecar.Error
-	if errors.As(err, &told) && told.Hint != "" {
-		return hintedError{err, told.Hint}
-	}
-	return err
 }
 
 // plan reads alone, so that it disturbs no server.

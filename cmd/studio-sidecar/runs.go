@@ -47,12 +47,12 @@ func (c *runsCmd) Run(line *cli, con console) (err error) {
 	}
 	reader, err := sqlite.OpenReader(con.ctx, db)
 	if err != nil {
-		return advised(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	runs, err := reader.Runs(con.ctx, c.Active, c.Limit)
 	if err != nil {
-		return advised(err)
+		return err
 	}
 	if c.JSON {
 		docs := make([]runDoc, 0, len(runs))

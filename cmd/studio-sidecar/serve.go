@@ -36,7 +36,7 @@ func (c *serveCmd) Run(line *cli, con console) error {
 	if err != nil {
 		return err
 	}
-	app, err := newApp(con.ctx, appConfig{serveFlags: c.serveFlags, env: env, log: log})
+	app, err := newApp(con.ctx, appConfig{serveFlags: c.serveFlags, env: env, log: log, err: con.err})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -119,9 +119,17 @@ func statePaths(f serveFlags, env manifest.Environment) (db, artifacts string) {
 	return db, artifacts
 }
 
+// waits says whom a start waits for.
+func (c appConfig) waits(reason string) {
+	if c.err != nil {
+		tell(c.err, reason+"; waiting for it to end", "")
+	}
+}
+
 // appConfig is what a server is made of.
 type appConfig struct {
 	serveFlags
 	env manifest.Environment
 	log *slog.Logger
+	err io.Writer // for what people wait for
 }

@@ -23,7 +23,7 @@ func (c *backupCmd) Run(line *cli, con console) (err error) {
 	}
 	reader, err := sqlite.OpenReader(con.ctx, db)
 	if err != nil {
-		return advised(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	report, err := reader.Backup(con.ctx, c.File)
@@ -32,7 +32,7 @@ func (c *backupCmd) Run(line *cli, con console) (err error) {
 		return hintedError{fmt.Errorf("no copy was kept: %w", err), "Look with: studio-sidecar verify --state-db " + db}
 	}
 	if err != nil {
-		return advised(err)
+		return err
 	}
 	info, err := os.Stat(c.File)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *restoreCmd) Run(line *cli, con console) error {
 		return hintedError{err, "Look with: studio-sidecar verify --state-db " + c.Backup}
 	}
 	if err != nil {
-		return advised(err)
+		return err
 	}
 	if c.JSON {
 		return json.NewEncoder(con.out).Encode(map[string]any{

@@ -86,8 +86,9 @@ func (l *fileLock) discard() error {
 // lock.
 func lockPath(database string) string { return realPath(database) + ".lock" }
 
-// waitLock takes the lock of a database, waiting for it as long as asked.
-func waitLock(ctx context.Context, database string, wait time.Duration) (*fileLock, error) {
+// waitLock takes the lock of a database, waiting for it as long as asked; it
+// says once that it does.
+func waitLock(ctx context.Context, database string, wait time.Duration, say func(string)) (*fileLock, error) {
 	path := lockPath(database)
 	deadline := time.Now().Add(wait)
 	for {
@@ -102,6 +103,10 @@ func waitLock(ctx context.Context, database string, wait time.Duration) (*fileLo
 		if !time.Now().Before(deadline) {
 			return nil, heldError(database, path)
 		}
+		if say != nil {
+			say(heldError(database, path).Message)
+			say = nil
+		}
 		timer := time.NewTimer(min(lockPause, time.Until(deadline)))
 		select {
 		case <-timer.C:
@@ -112,7 +117,7 @@ func waitLock(ctx context.Context, database string, wait time.Duration) (*fileLo
 	}
 }
 
-func heldError(database, path string) error {
+func heldError(database, path string) *sidecar.Error {
 	holder := "another process"
 	if pid, _ := readLock(path); pid != "" {
 		holder = "process " + pid

@@ -29,6 +29,9 @@ type Options struct {
 	// LockWait is how long Open waits for another process to let go of the
 	// file; 0: 5 s, less than 0: not at all.
 	LockWait time.Duration
+	// Waits is called once, with a sentence about who, when another process
+	// holds the file and Open waits for it; nil: nobody is told.
+	Waits func(reason string)
 	// Logger gets what nobody is waiting to hear; nil: nothing does.
 	Logger *slog.Logger
 }
@@ -118,7 +121,7 @@ func (s *Store) locate(ctx context.Context, options Options) error {
 		wait = lockWait
 	}
 	s.path = path
-	s.lock, err = waitLock(ctx, path, wait)
+	s.lock, err = waitLock(ctx, path, wait, options.Waits)
 	return err
 }
 

@@ -36,7 +36,7 @@ func Restore(ctx context.Context, backup, path string) (done Restored, err error
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return done, refusal(path, "its folder cannot be made", "Choose another file with --state-db.", err)
 	}
-	lock, err := waitLock(ctx, path, -1)
+	lock, err := waitLock(ctx, path, -1, nil)
 	if err != nil {
 		return done, err
 	}
