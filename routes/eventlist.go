@@ -26,7 +26,7 @@ func (c *call) listEvents(v visitor, run sidecar.RunID) error {
 		return err
 	}
 	ctx := c.r.Context()
-	retained, err := c.studio.RetainedFrom(ctx, run)
+	retained, err := c.studio.RetainedFrom(ctx, v.Scope, run)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ type Ledger interface {
 	View(ctx context.Context, id RunID, parts ViewParts) (*RunView, error)
 	// CountRuns counts the runs that a filter chooses, by status.
 	CountRuns(ctx context.Context, filter RunFilter) (map[Status]int, error)
-	// RetainedFrom is the number of the first event that is kept, of one run
-	// when run is not empty.
-	RetainedFrom(ctx context.Context, run RunID) (Seq, error)
+	// RetainedFrom is the number of the first event that is kept for a scope, of
+	// one run when run is not empty.
+	RetainedFrom(ctx context.Context, scope Scope, run RunID) (Seq, error)
 	// Page reads a window of what belongs to a run, PageSize around cursor, as
 	// of one revision. An unknown run is ErrNotFound.
 	Page(ctx context.Context, id RunID, kind PageKind, cursor int) (*ViewPage, error)
@@ -125,10 +125,10 @@ func (s *Studio) CountRuns(ctx context.Context, filter RunFilter) (map[Status]in
 	return counts, nil
 }
 
-// RetainedFrom is the number of the first event that is kept, of one run when
-// run is not empty.
-func (s *Studio) RetainedFrom(ctx context.Context, run RunID) (Seq, error) {
-	seq, err := s.store.RetainedFrom(ctx, run)
+// RetainedFrom is the number of the first event that is kept for a scope, of one
+// run when run is not empty.
+func (s *Studio) RetainedFrom(ctx context.Context, scope Scope, run RunID) (Seq, error) {
+	seq, err := s.store.RetainedFrom(ctx, scope, run)
 	if err != nil {
 		return 0, storageError(err)
 	}

@@ -19,11 +19,9 @@ func (w *writer) agree() error {
 	if req.err != nil {
 		return req.err
 	}
-	var trimmed int64
-	if _, err := one(w.session, []any{&trimmed}, "SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'"); err != nil {
+	if err := w.floors.load(w.session); err != nil {
 		return opening(w.path, err)
 	}
-	w.trimmedTo.Store(trimmed)
 	return nil
 }
 
@@ -35,6 +33,9 @@ const foreignOpens = `
 		(SELECT value FROM sidecar_meta WHERE key = 'foreign_seen')`
 
 func agreeIn(tx *Tx) error {
+	if _, err := tx.Exec(inheritFloors); err != nil {
+		return err
+	}
 	var opens, seen int64
 	_, err := one(tx, []any{&opens, &seen}, foreignOpens)
 	if err != nil {
@@ -61,11 +62,10 @@ func agreeIn(tx *Tx) error {
 	if _, err := tx.Exec(adoptEnded); err != nil {
 		return fmt.Errorf("adopt runs that ended: %w", err)
 	}
-	_, err = tx.Exec(`
-		UPDATE sidecar_meta
-		SET value = CASE key WHEN 'foreign_seen' THEN ? ELSE ? END
-		WHERE key IN ('foreign_seen', 'trimmed_to')`, opens, int64(tx.seq))
-	return err
+	if _, err = tx.Exec("UPDATE sidecar_meta SET value = ? WHERE key = 'foreign_seen'", opens); err != nil {
+		return err
+	}
+	return tx.trimmed("", tx.seq)
 }
 
 func dropVanished(tx *Tx, which string) error {
@@ -93,8 +93,7 @@ func dropVanished(tx *Tx, which string) error {
 	if err := tx.finishRemoval(&removed); err != nil {
 		return err
 	}
-	_, err = tx.Exec("UPDATE sidecar_meta SET value = ? WHERE key = 'trimmed_to'", int64(tx.seq))
-	return err
+	return tx.trimmed("", tx.seq)
 }
 
 // followChanged ends what the reference ended and takes up what it left
@@ -129,8 +128,7 @@ func trimBefore(tx *Tx, id sidecar.RunID) error {
 	if _, err := tx.Exec("DELETE FROM events WHERE run_id = ?", string(id)); err != nil {
 		return err
 	}
-	_, err = tx.Exec("UPDATE sidecar_meta SET value = ? WHERE key = 'trimmed_to'", int64(tx.seq))
-	return err
+	return tx.trimmed("", tx.seq)
 }
 
 // adoptActive takes up what the reference left running.

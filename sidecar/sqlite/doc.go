@@ -39,7 +39,8 @@
 // Prune and DeleteRun remove finished runs with all that belongs to them, and
 // the blobs that no run names any more. Copies of their outputs are doomed in
 // the same transaction and removed after it. Readers of events that went are
-// told so: trimmed_to is how far the log has holes.
+// told so: trimmed_to is how far the log has holes, reset_to and reset_to/SCOPE
+// who misses something.
 //
 // A Reader looks at a file beside whoever writes it: it verifies, copies, and
 // tells what Prune would remove.

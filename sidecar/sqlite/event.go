@@ -168,7 +168,7 @@ func (s *Store) Events(ctx context.Context, scope sidecar.Scope, run sidecar.Run
 		return err
 	})
 	// Pruning says so before it commits: what was read after that may have holes.
-	if err == nil && run == "" && int64(after) < s.trimmedTo.Load() {
+	if err == nil && run == "" && after < s.floors.of(scope) {
 		return nil, sidecar.ErrTrimmed
 	}
 	if err != nil && !errors.Is(err, sidecar.ErrTrimmed) {
@@ -204,11 +204,11 @@ func retainedFrom(q querier, run sidecar.RunID) (from sidecar.Seq, err error) {
 	return from, err
 }
 
-// RetainedFrom is the number of the first event that is kept, of one run when
-// run is not empty.
-func (s *Store) RetainedFrom(ctx context.Context, run sidecar.RunID) (from sidecar.Seq, err error) {
+// RetainedFrom is the number of the first event that is kept for a scope, of
+// one run when run is not empty.
+func (s *Store) RetainedFrom(ctx context.Context, scope sidecar.Scope, run sidecar.RunID) (from sidecar.Seq, err error) {
 	if run == "" {
-		return sidecar.Seq(s.trimmedTo.Load()) + 1, nil
+		return s.floors.of(scope) + 1, nil
 	}
 	err = s.view(ctx, false, func(q querier) (err error) {
 		from, err = retainedFrom(q, run)

@@ -120,7 +120,7 @@ func TestTrimmed(t *testing.T) {
 	appendAll(t, store, health("alice", 2), told(run, sidecar.EventRunProgress))
 	row(t, store, "UPDATE run_state SET retained_from = 3, base_hash = (SELECT hash FROM events WHERE seq = 1)")
 	row(t, store, "DELETE FROM events WHERE seq = 1")
-	row(t, store, "UPDATE sidecar_meta SET value = 1 WHERE key = 'trimmed_to'")
+	row(t, store, "UPDATE sidecar_meta SET value = 1 WHERE key IN ('trimmed_to', 'reset_to')")
 	closeStore(t, store)
 	store = open(t, path)
 	for _, id := range []sidecar.RunID{"", run.ID} {

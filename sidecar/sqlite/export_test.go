@@ -86,3 +86,9 @@ func (s *Store) Working() int {
 	defer s.working.mu.RUnlock()
 	return len(s.working.runs)
 }
+
+// MaxFloors is how many scopes have a floor of their own.
+const MaxFloors = maxFloors
+
+// Trimmed notes that events of a scope are gone.
+func (tx *Tx) Trimmed(scope sidecar.Scope, upTo sidecar.Seq) error { return tx.trimmed(scope, upTo) }

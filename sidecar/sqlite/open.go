@@ -64,7 +64,7 @@ type Store struct {
 	life      string // the mark of this start; empty where none is needed
 	place     *place
 	pruneTime time.Duration
-	trimmedTo atomic.Int64
+	floors    floors
 	stats     counters
 	trouble   atomic.Pointer[trouble]
 	tail      *tail

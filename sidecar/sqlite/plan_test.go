@@ -51,7 +51,7 @@ func busy(t *testing.T, store *sqlite.Store, from int) {
 	if _, err := store.Deltas(ctx, newRun("alice", from).ID, 1); err != nil {
 		t.Log(err) // the statements count
 	}
-	if _, err := store.RetainedFrom(ctx, newRun("alice", from).ID); err != nil {
+	if _, err := store.RetainedFrom(ctx, "alice", newRun("alice", from).ID); err != nil {
 		t.Fatal(err)
 	}
 	itemIDs(t, store, sidecar.ItemFilter{Scope: "alice", Limit: 1})

@@ -249,5 +249,5 @@ func (tx *Tx) trimOwn(before string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return count, tx.trimmed(sidecar.Seq(last))
+	return count, tx.trimmed("", sidecar.Seq(last))
 }

@@ -50,7 +50,7 @@ const (
 			WHERE other.scope_key = i.scope_key AND other.run_id = i.run_id AND other.item_id <> i.item_id
 				AND CASE WHEN json_valid(other.artifact_json) THEN json_extract(other.artifact_json, '$.serve_artifact') END = ` + refCell + `)
 		ON CONFLICT DO NOTHING`
-	newestOfThese = "SELECT coalesce(max(e.seq), 0) FROM " + eventsOfThese
+	newestOfThese = "SELECT e.scope, max(e.seq) FROM " + eventsOfThese + " GROUP BY e.scope"
 	digestsNamed  = "SELECT graph, contract FROM run_state WHERE run_id IN " + theseRuns
 
 	dropItems     = "DELETE FROM gallery_items WHERE item_id IN (SELECT i.item_id FROM " + itemsOfThese + ")"
@@ -73,7 +73,7 @@ const (
 // nameless.
 type removal struct {
 	sidecar.Pruned
-	newest sidecar.Seq // of the events that are gone
+	newest map[sidecar.Scope]sidecar.Seq // of the events that are gone
 	named  map[string]bool
 }
 
@@ -110,17 +110,26 @@ func (tx *Tx) removeRuns(ids []string, gone *removal) error {
 	return nil
 }
 
-// noteNamed remembers the blobs that runs name, and their newest event.
+// noteNamed remembers the blobs that runs name, and their newest events.
 func (tx *Tx) noteNamed(list string, gone *removal) error {
-	var newest int64
-	if _, err := one(tx, []any{&newest}, newestOfThese, list); err != nil {
+	if gone.newest == nil {
+		gone.newest = map[sidecar.Scope]sidecar.Seq{}
+	}
+	rows, err := tx.query(newestOfThese, list)
+	err = each(rows, err, func(row scanner) error {
+		var scope textCell
+		var newest sidecar.Seq
+		err := row.Scan(&scope, &newest)
+		gone.newest[sidecar.Scope(scope)] = max(gone.newest[sidecar.Scope(scope)], newest)
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	gone.newest = max(gone.newest, sidecar.Seq(newest))
 	if gone.named == nil {
 		gone.named = map[string]bool{}
 	}
-	rows, err := tx.query(digestsNamed, list)
+	rows, err = tx.query(digestsNamed, list)
 	return each(rows, err, noteDigests(gone.named))
 }
 
@@ -168,23 +177,12 @@ func (tx *Tx) finishRemoval(gone *removal) error {
 		return fmt.Errorf("remove blobs: %w", err)
 	}
 	gone.Blobs += blobs
-	return tx.trimmed(gone.newest)
-}
-
-// trimmed notes that events up to a number may be gone, before it is committed:
-// a reader looks at the note after it has read.
-func (tx *Tx) trimmed(upTo sidecar.Seq) error {
-	if upTo == 0 {
-		return nil
-	}
-	for at := &tx.store.trimmedTo; ; {
-		known := at.Load()
-		if known >= int64(upTo) || at.CompareAndSwap(known, int64(upTo)) {
-			break
+	for scope, newest := range gone.newest {
+		if err := tx.trimmed(scope, newest); err != nil {
+			return err
 		}
 	}
-	_, err := tx.Exec("UPDATE sidecar_meta SET value = max(value, ?) WHERE key = 'trimmed_to'", int64(upTo))
-	return err
+	return nil
 }
 
 // count runs a statement that writes and returns how many rows it changed.

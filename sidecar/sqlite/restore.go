@@ -112,7 +112,7 @@ func leavePositions(ctx context.Context, tx *sql.Tx) error {
 	for _, text := range []string{
 		"INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')",
 		fmt.Sprintf("UPDATE sqlite_sequence SET seq = seq + %d WHERE name = 'events'", positionStep),
-		"UPDATE sidecar_meta SET value = (SELECT seq FROM sqlite_sequence WHERE name = 'events') WHERE key = 'trimmed_to'",
+		"UPDATE sidecar_meta SET value = (SELECT seq FROM sqlite_sequence WHERE name = 'events') WHERE key IN ('trimmed_to', '" + floorKey + "')",
 	} {
 		if _, err := tx.ExecContext(ctx, text); err != nil {
 			return err
