@@ -39,6 +39,7 @@ func anySignal(t *rapid.T) sidecar.Signal {
 // TestSnapshotsSurvive: whatever happens to runs, they read as Update returned
 // them, and the same after a new start.
 func TestSnapshotsSurvive(t *testing.T) {
+	budget(t, 30)
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "state.db")
 	store := open(t, path)
