@@ -5,15 +5,15 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 )
 
 // TestStateDatabaseOutOfPlace takes the files of the state database from under
 // a server: nothing more is acknowledged, everybody is told, and no new
 // database is made. What comes back is written again.
 func TestStateDatabaseOutOfPlace(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("an open file cannot be removed here")
-	}
+	need.That(t, runtime.GOOS != "windows", "open files that can be removed")
 	for _, c := range []struct {
 		name, suffix, says string
 		back               bool

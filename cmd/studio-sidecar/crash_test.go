@@ -107,7 +107,7 @@ func (s *storm) ask(ctx context.Context, p *process, key, session string) (int, 
 func (s *storm) kill(n int, restart func() *process) (starts []time.Duration, up time.Duration) {
 	ready := time.Now()
 	for range n {
-		for range 15 + rand.IntN(30) {
+		for range 8 + rand.IntN(16) {
 			<-s.answers
 		}
 		s.current.Load().end(syscall.SIGKILL)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 )
 
@@ -36,9 +37,7 @@ const smallRun = `{"inputs": {"steps": 1, "width": 64, "height": 64}, "wait": tr
 // is there after the server was killed, and a start makes no new database where
 // the log of one tells that there was one.
 func TestFilesTakenFromAServer(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("an open file cannot be removed here")
-	}
+	need.That(t, runtime.GOOS != "windows", "open files that can be removed")
 	t.Parallel() // it waits for the lock
 	_, comfy := startFake(t, comfyfake.Options{StepDelay: time.Millisecond})
 	dir := t.TempDir()

@@ -10,12 +10,12 @@ import (
 // undelivered says of a completed run whose caller did not take its end what
 // the reference does, and keeps its outputs beside that: who looks still finds
 // them, see Done.
-func (r *Run) undelivered() error {
+func (told *Run) undelivered() error {
 	var issues, others []json.RawMessage
-	if r.Status != StatusCompleted || len(r.Warnings) == 0 {
+	if told.Status != StatusCompleted || len(told.Warnings) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(r.Warnings, &issues); err != nil {
+	if err := json.Unmarshal(told.Warnings, &issues); err != nil {
 		return err
 	}
 	for _, raw := range issues {
@@ -24,18 +24,18 @@ func (r *Run) undelivered() error {
 			others = append(others, raw)
 			continue
 		}
-		r.Status, r.Error, r.Message = StatusError, sidecar.IssueUndelivered, issue.Message
-		r.Hint = "The outputs are there; only the callback was refused."
+		told.Status, told.Error, told.Message = StatusError, sidecar.IssueUndelivered, issue.Message
+		told.Hint = "The outputs are there; only the callback was refused."
 	}
-	if r.Status == StatusCompleted {
+	if told.Status == StatusCompleted {
 		return nil
 	}
-	r.Warnings = nil
+	told.Warnings = nil
 	if len(others) == 0 {
 		return nil
 	}
 	left, err := Encode(others)
-	r.Warnings = left
+	told.Warnings = left
 	return err
 }
 

@@ -156,15 +156,6 @@ func writeHistory(t *testing.T, steps int) mixedHistory {
 	return h
 }
 
-func readFile(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
 // cut chooses where the power went.
 func (h mixedHistory) cut(i int, choose *rand.Rand) powerCut {
 	if i%5 == 4 {

@@ -113,7 +113,7 @@ func TestHealthOfAWorkerIsAskedOnDemand(t *testing.T) {
 			t.Errorf("what was seen is told: %v", comfy)
 		}
 		defer r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Answer, Route: "/system_stats", Status: 200, Body: "<html>"})()
-		time.Sleep(time.Second) // what was seen counts no more
+		<-time.After(time.Second) // of the bubble: what was seen counts no more
 		if _, comfy := health("?check_proxy=1"); comfy["hint"] == nil || comfy["available"] != true {
 			t.Errorf("the worker's doubt is not told: %v", comfy)
 		}
