@@ -62,6 +62,7 @@ var statuses = map[sidecar.Code]int{
 	sidecar.CodeQueueFull:      http.StatusTooManyRequests,
 	sidecar.CodeRunRejected:    http.StatusConflict,
 	sidecar.CodeNotWaiting:     http.StatusConflict,
+	sidecar.CodeRevisionGone:   http.StatusGone,
 }
 
 func statusOf(code sidecar.Code) int {

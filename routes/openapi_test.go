@@ -305,6 +305,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{path: "/runs/" + id + "/events?after=x", status: 400}, {path: missing + "/events", status: 404},
 		{path: "/runs/" + id + "/preview", status: 404},
 		{path: "/runs/" + id + "/view?include=contract,graph,targets", status: 200}, {path: missing + "/view", status: 404}, {path: "/runs/" + id + "/view?include=x", status: 400},
+		{path: "/runs/" + id + "/view?at=1", status: 200}, {path: "/runs/" + id + "/view?at=99", status: 400},
 		{path: "/runs?metrics=1&counts=1", status: 200}, {path: "/runs?status=x", status: 400}, {path: "/runs/" + id + "/events?format=json", status: 200},
 		{path: "/events?format=json&after=0", status: 200}, {path: "/runs/" + id + "/deltas?after=1", status: 200}, {path: "/runs/" + id + "/deltas?after=x", status: 400},
 		{path: "/runs/" + id + "/pages/events", status: 200}, {path: "/runs/" + id + "/pages/nodes", status: 200}, {path: "/runs/" + id + "/pages/slots", status: 200},

@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 
 // viewRun shows all that is known of a run, as of one revision.
 func (c *call) viewRun() error {
+	if c.r.URL.Query().Has("at") {
+		return c.viewPast()
+	}
 	v := c.session()
 	parts, err := viewParts(c.r.URL.Query().Get("include"))
 	if err != nil {
@@ -21,6 +25,32 @@ func (c *call) viewRun() error {
 	body := c.renderView(v, view)
 	c.remember(v)
 	c.showTagged(view.Run, body)
+	return nil
+}
+
+// viewPast shows a run as it was at an earlier revision, in the words of its
+// events.
+func (c *call) viewPast() error {
+	v := c.session()
+	at, err := readCount(c.r.URL.Query().Get("at"), "at", 0)
+	if err != nil {
+		return err
+	}
+	past, err := c.studio.Past(c.r.Context(), v.Scope, sidecar.RunID(c.path("run_id")), at)
+	if err != nil {
+		return err
+	}
+	t := text{}
+	t.open('{')
+	t.str("state", c.opts.State)
+	t.str("session_id", string(v.ID))
+	t.str("run_id", string(past.Run))
+	t.int("revision", past.Revision)
+	t.int("current_revision", past.Current)
+	t.raw("targets", past.Targets)
+	t.close('}')
+	c.remember(v)
+	c.json(http.StatusOK, t.b)
 	return nil
 }
 

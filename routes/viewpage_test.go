@@ -84,6 +84,17 @@ func (m *moved) snapshot() (s snapshot) {
 	return s
 }
 
+// at is the view of an earlier revision.
+func (m *moved) at(revision int64) (s snapshot) {
+	m.r.t.Helper()
+	a := m.r.get(fmt.Sprintf("/runs/%s/view?at=%d", m.id, revision))
+	if a.status != http.StatusOK {
+		m.r.t.Fatalf("at %d: %d %s", revision, a.status, a.body)
+	}
+	must(m.r.t, json.Unmarshal(a.body, &s))
+	return s
+}
+
 type deltas struct {
 	Revision int64 `json:"revision"`
 	Retained int64 `json:"retained_from"`
@@ -132,7 +143,8 @@ func patched(s snapshot, d deltas, to int64) (snapshot, error) {
 	return out, nil
 }
 
-// A view patched with what followed is the later view.
+// A view patched with what followed is the later view, and one of an earlier
+// revision is what it was then.
 func TestDeltas(t *testing.T) {
 	r := alone(t)
 	choose := rand.New(rand.NewPCG(11, 12))
@@ -147,6 +159,9 @@ func TestDeltas(t *testing.T) {
 			}
 		}
 		for i, from := range seen {
+			if diff := cmp.Diff(from, m.at(from.Revision)); diff != "" {
+				t.Fatalf("run %d at %d: %s", n, from.Revision, diff)
+			}
 			d := m.deltas(from.Revision)
 			if d.Required || d.Revision != seen[len(seen)-1].Revision {
 				t.Fatalf("from %d: %+v", from.Revision, d)
@@ -178,7 +193,26 @@ func TestDeltasThatAreNotKept(t *testing.T) {
 	if d := m.deltas(0); d.Required || d.Retained != 1 {
 		t.Errorf("from the beginning: %+v", d)
 	}
+	view := func(query string, session ...string) int {
+		return r.get("/runs/"+string(m.id)+"/view"+query, session...).status
+	}
+	for query, status := range map[string]int{
+		"?at=1": http.StatusOK, "?at=6": http.StatusOK, "?at=99": http.StatusBadRequest, "?at=0": http.StatusBadRequest,
+		"?at=": http.StatusBadRequest, "?at=-1": http.StatusBadRequest, "?at=x": http.StatusBadRequest,
+	} {
+		if got := view(query); got != status {
+			t.Errorf("view%s: %d, want %d", query, got, status)
+		}
+	}
+	for _, query := range []string{"?at=1", "?at=0", "?at=99"} {
+		if got := view(query, "X-ComfyGit-Studio-Session", "bert"); got != http.StatusNotFound {
+			t.Errorf("a stranger's view%s: %d", query, got)
+		}
+	}
 	gone(t, r, "DELETE FROM events WHERE run_id = ? AND revision < 4", string(m.id))
+	if got := view("?at=5"); got != http.StatusGone {
+		t.Errorf("of what is kept no more: %d", got)
+	}
 	for after, required := range map[int64]bool{0: true, 2: true, 3: false, 5: false} {
 		if d := m.deltas(after); d.Required != required || d.Retained != 4 {
 			t.Errorf("after %d: %+v", after, d)
