@@ -53,6 +53,7 @@ func TestHealth(t *testing.T) {
 			if v := r.studio.Health(context.Background()).Version; v != "0.3.64" {
 				r.Errorf("version %q", v)
 			}
+			synctest.Wait()
 			before := len(r.fake.Requests())
 			for range 50 {
 				r.studio.Health(context.Background())
