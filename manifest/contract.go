@@ -18,6 +18,7 @@ type Contract struct {
 	Fault          *Fault // why the contract cannot be used; its inputs and outputs are then incomplete
 
 	rendered json.RawMessage // JSON, of a contract that a manifest declares
+	doubts   []Fault         // what is wrong with it and makes some runs of it fail
 }
 
 // Input is a named value that a caller may give, bound to a field of a node.

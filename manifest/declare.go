@@ -59,6 +59,9 @@ func (r reader) workflow(name string, entry map[string]any, path toml.Key) decla
 		if c.Fault != nil {
 			c.Fault.Workflow, c.Fault.Contract = name, key
 		}
+		for i := range c.doubts {
+			c.doubts[i].Workflow, c.doubts[i].Contract = name, key
+		}
 		d.contracts = append(d.contracts, c)
 	}
 	return d
@@ -73,6 +76,7 @@ func (r reader) contract(table map[string]any, path toml.Key) *Contract {
 			continue
 		}
 		c.Inputs = append(c.Inputs, in)
+		r.doubtDefault(c, in, below(path, "inputs"), i)
 	}
 	for i, item := range r.list(c, table, path, "outputs") {
 		if missing := firstMissing(item); missing != "" {

@@ -16,7 +16,8 @@ type checkedGraph struct {
 
 // Diagnose looks into every graph that a contract names, reading those again
 // that changed, and lists all faults: those of the snapshot, graphs that cannot
-// be used, and bindings to nodes that a graph lacks.
+// be used, bindings to nodes that a graph lacks, and defaults that no run can
+// use.
 func (s *Snapshot) Diagnose() []Fault {
 	faults := append([]Fault(nil), s.Faults...)
 	k := s.catalog
@@ -27,6 +28,7 @@ func (s *Snapshot) Diagnose() []Fault {
 		if c.Fault != nil {
 			continue
 		}
+		faults = append(faults, c.doubts...)
 		graph, err := s.checked(c, seen)
 		var fault *Fault
 		if errors.As(err, &fault) {

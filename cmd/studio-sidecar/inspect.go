@@ -26,7 +26,7 @@ func (c *contractsCmd) Run(line *cli, con console) error {
 	if err := snap.Usable(); err != nil {
 		return err
 	}
-	for _, f := range snap.Faults {
+	for _, f := range snap.Diagnose() {
 		tell(con.err, f.Where()+": "+f.Message, f.Hint)
 	}
 	if c.JSON {
