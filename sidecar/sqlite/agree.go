@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
@@ -86,6 +87,9 @@ func dropVanished(tx *Tx, which string) error {
 	if len(gone) == 0 {
 		return nil
 	}
+	if err := tx.dropOrphans(jsonList(gone)); err != nil {
+		return err
+	}
 	var removed removal
 	if err := tx.removeRuns(gone, &removed); err != nil {
 		return err
@@ -94,6 +98,33 @@ func dropVanished(tx *Tx, which string) error {
 		return err
 	}
 	return tx.trimmed("", tx.seq)
+}
+
+// Statements about what is left of runs that are gone without their scope, by
+// which others find it: they look at all there is, once.
+const (
+	doomOrphans = `
+		INSERT INTO files (id, kind, name, path, state, created_at, expires_at)
+		SELECT DISTINCT 'doomed/' || ` + refCell + `, 'doomed', '', ` + refCell + `, '', ?, ? FROM gallery_items AS i
+		WHERE i.run_id IN ` + theseRuns + ` AND ` + refCell + ` <> ''
+		ON CONFLICT DO NOTHING`
+	dropOrphanItems = "DELETE FROM gallery_items WHERE run_id IN " + theseRuns
+	dropOrphanSlots = "DELETE FROM output_slots WHERE run_id IN " + theseRuns
+)
+
+// dropOrphans removes items and slots of runs that are gone, and dooms the
+// copies that they show.
+func (tx *Tx) dropOrphans(list string) error {
+	now := sidecar.FormatTime(time.Now())
+	if _, err := tx.Exec(doomOrphans, now, now, list); err != nil {
+		return fmt.Errorf("doom copies: %w", err)
+	}
+	for _, text := range []string{dropOrphanItems, dropOrphanSlots} {
+		if _, err := tx.Exec(text, list); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // followChanged ends what the reference ended and takes up what it left

@@ -212,6 +212,8 @@ func TestForeignChanges(t *testing.T) {
 	}
 	head := store.Head()
 	closeStore(t, store)
+	raw(t, path, `INSERT INTO gallery_items (item_id, run_id, session_id, scope_key, workflow, contract, status, output_type, inputs_json, artifact_json, created_at, updated_at)
+		VALUES ('gallery_v', '`+string(ids["vanished"])+`', 's', 'alice', 'w', 'k', 'done', 'image', '{}', '{"serve_artifact":"p/of_the_vanished.png"}', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z')`)
 	raw(t, path, referenceSchema+`
 		UPDATE runs SET status = 'error', error = 'theirs', updated_at = '2027-01-01T00:00:00.000Z' WHERE run_id = '`+string(ids["ended"])+`';
 		UPDATE runs SET status = 'running', prompt_id = 'p9', updated_at = '2027-01-01T00:00:00.000Z' WHERE run_id = '`+string(ids["revived"])+`';
@@ -233,6 +235,16 @@ func TestForeignChanges(t *testing.T) {
 		if n := count(t, store, "SELECT count(*) FROM run_state WHERE run_id = '"+string(ids["vanished"])+"'"); n != 0 {
 			t.Error("its state is still there")
 		}
+		for _, table := range []string{"output_slots", "gallery_items"} {
+			if n := count(t, store, "SELECT count(*) FROM "+table+" WHERE run_id = '"+string(ids["vanished"])+"'"); n != 0 {
+				t.Errorf("%d rows of %s are still there", n, table)
+			}
+		}
+		copies, err := store.Doomed(ctx, "", 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		diff(t, []string{"p/of_the_vanished.png"}, copies)
 	})
 	t.Run("a_run_that_it_left_running_is_adopted", func(t *testing.T) {
 		diff(t, sidecar.State{Phase: sidecar.PhaseQueued, Accepted: true, Prompt: "p8", Attempt: 1}, read(t, store, "run_new").State)

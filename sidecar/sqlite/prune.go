@@ -71,6 +71,9 @@ func (s *Store) Prune(ctx context.Context, keep sidecar.Retention, now time.Time
 	if err == nil && !c.upTo.zero() {
 		pruned, err = s.pruneRuns(ctx, &c)
 	}
+	if err == nil && keep.Age > 0 {
+		err = s.pruneSessions(ctx, sidecar.FormatTime(now.Add(-keep.Age)))
+	}
 	if err == nil {
 		var events int
 		events, err = s.pruneOwn(ctx, c.ownBefore())
