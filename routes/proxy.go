@@ -211,30 +211,39 @@ func (c *call) proxyArtifact() error {
 
 // proxiedArtifact finds the artifact of an id in the run that it belongs to.
 func (c *call) proxiedArtifact(id string) (protocol.Artifact, error) {
-	unknown := &fault{
+	for run := range protocol.RunsOfArtifact(id) {
+		if a, found, err := c.artifactOf(run, id); err != nil || found {
+			return a, err
+		}
+	}
+	return protocol.Artifact{}, &fault{
 		code: sidecar.CodeNotFound, message: "Unknown proxy artifact.",
 		hint: "Use the url of an artifact of a completed run as it is.",
 	}
-	run, err := c.studio.Lookup(c.r.Context(), workerSession.Scope, protocol.RunOfArtifact(id))
+}
+
+// artifactOf is the artifact of an id, if it is the run's.
+func (c *call) artifactOf(id sidecar.RunID, artifact string) (a protocol.Artifact, found bool, err error) {
+	run, err := c.studio.Lookup(c.r.Context(), workerSession.Scope, id)
 	var refusal *sidecar.Error
-	if errors.As(err, &refusal) && refusal.Code == sidecar.CodeNotFound {
-		return protocol.Artifact{}, unknown
-	}
-	if err != nil || run.Status != sidecar.StatusCompleted {
-		return protocol.Artifact{}, errors.Join(err, asError(unknown))
+	switch {
+	case errors.As(err, &refusal) && refusal.Code == sidecar.CodeNotFound:
+		return a, false, nil
+	case err != nil || run.Status != sidecar.StatusCompleted:
+		return a, false, err
 	}
 	outputs, err := protocol.OutputsOf(run)
 	if err != nil {
-		return protocol.Artifact{}, err
+		return a, false, err
 	}
 	for _, out := range outputs {
 		for _, a := range out.Artifacts {
-			if a.ID == id {
-				return a, nil
+			if a.ID == artifact {
+				return a, true, nil
 			}
 		}
 	}
-	return protocol.Artifact{}, unknown
+	return a, false, nil
 }
 
 // showFetched passes a file of the backend on.

@@ -2,6 +2,9 @@ package protocol_test
 
 import (
 	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +65,7 @@ func TestResultsOf(t *testing.T) {
 func TestIDs(t *testing.T) {
 	const prompt = sidecar.PromptID("01234567-89ab-4def-8123-456789abcdef")
 	run := sidecar.RunOfPrompt(prompt)
-	if run == "" || sidecar.PromptOfRun(run) != prompt || protocol.RunOfArtifact("artifact_0123456789ab4def8123456789abcdef_2_1") != run {
+	if run == "" || sidecar.PromptOfRun(run) != prompt {
 		t.Errorf("run %q", run)
 	}
 	for _, odd := range []sidecar.PromptID{"", "wp-1", "01234567-89AB-4DEF-8123-456789ABCDEF", "{01234567-89ab-4def-8123-456789abcdef}"} {
@@ -70,8 +73,36 @@ func TestIDs(t *testing.T) {
 			t.Errorf("%q: %q", odd, got)
 		}
 	}
+}
+
+// TestArtifactIDs: ids have the reference's form, and lead back to their run.
+func TestArtifactIDs(t *testing.T) {
+	form := regexp.MustCompile(`^artifact_[0-9a-f]{32}$`)
+	for _, prompt := range []sidecar.PromptID{"01234567-89ab-4def-8123-456789abcdef", "ffffffff-ffff-ffff-ffff-ffffffffffff", "01234567-89ab-4def-ffff-ffffffffff00"} {
+		run := &sidecar.Run{ID: sidecar.RunOfPrompt(prompt), Status: sidecar.StatusCompleted}
+		run.Prompt = prompt
+		file := `{"filename":"a.png","subfolder":"","type":"output"}`
+		run.Result = json.RawMessage(`{"outputs":[{"name":"text","artifacts":[{"text":"x"}]},{"name":"a","artifacts":[` + strings.Repeat(file+",", 299) + file + `]}]}`)
+		outputs, err := protocol.OutputsOf(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for n, a := range outputs[1].Artifacts {
+			if seen[a.ID] || form.MatchString(a.ID) != (n < 256) || a.URL != "/proxy/artifacts/"+a.ID {
+				t.Errorf("file %d of %s is %s at %s", n, prompt, a.ID, a.URL)
+			}
+			seen[a.ID] = true
+			if !slices.Contains(slices.Collect(protocol.RunsOfArtifact(a.ID)), run.ID) {
+				t.Errorf("%s does not lead to its run", a.ID)
+			}
+		}
+		if outputs[0].Artifacts[0].ID != "" || !seen["artifact_"+strings.ReplaceAll(string(prompt), "-", "")] {
+			t.Errorf("ids %v", seen)
+		}
+	}
 	for _, odd := range []string{"", "artifact_", "artifact_x", "x_0123456789ab4def8123456789abcdef"} {
-		if got := protocol.RunOfArtifact(odd); got != "" {
+		if got := slices.Collect(protocol.RunsOfArtifact(odd)); len(got) != 0 {
 			t.Errorf("%q: %q", odd, got)
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
@@ -166,16 +164,17 @@ func OutputsOf(run *sidecar.Run) ([]Output, error) {
 	if err := json.Unmarshal(run.Result, &doc); err != nil {
 		return nil, fmt.Errorf("read the outputs of run %s: %w", run.ID, err)
 	}
-	outputs := make([]Output, 0, len(doc.Outputs))
-	for i, stored := range doc.Outputs {
+	outputs, files := make([]Output, 0, len(doc.Outputs)), 0
+	for _, stored := range doc.Outputs {
 		out := stored.Output
 		out.Artifacts = make([]Artifact, 0, len(stored.Artifacts))
-		for k, artifact := range stored.Artifacts {
+		for _, artifact := range stored.Artifacts {
 			a := artifact.Artifact
 			a.Ref = artifact.Ref
 			a.URL = ""
 			if a.Filename != nil && *a.Filename != "" {
-				a.ID = artifactID(run.Prompt, i, k)
+				a.ID = artifactID(run.Prompt, files)
+				files++
 				a.URL = "/proxy/artifacts/" + a.ID
 				a.Kind = manifest.Kind(out.Type, *a.Filename)
 			}
@@ -184,27 +183,6 @@ func OutputsOf(run *sidecar.Run) ([]Output, error) {
 		outputs = append(outputs, out)
 	}
 	return outputs, nil
-}
-
-// artifactID names the k-th artifact of the i-th output of a prompt's run.
-func artifactID(prompt sidecar.PromptID, i, k int) string {
-	id := "artifact_" + strings.ReplaceAll(string(prompt), "-", "")
-	if i == 0 && k == 0 {
-		return id
-	}
-	return fmt.Sprintf("%s_%d_%d", id, i, k)
-}
-
-// RunOfArtifact is the run that an artifact id belongs to; empty when it is
-// none of ours.
-func RunOfArtifact(id string) sidecar.RunID {
-	digits, ok := strings.CutPrefix(id, "artifact_")
-	digits, _, _ = strings.Cut(digits, "_")
-	prompt, err := uuid.Parse(digits)
-	if !ok || err != nil {
-		return ""
-	}
-	return sidecar.RunOfPrompt(sidecar.PromptID(prompt.String()))
 }
 
 // Encode writes JSON without the escapes that only HTML needs.
