@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -90,6 +92,12 @@ func newRequest(ctx context.Context, method, url string, body []byte) (*http.Req
 		req.Header.Set("Content-Type", "application/json")
 	}
 	return req, nil
+}
+
+// broke reports whether a connection ended in the middle of an exchange.
+func broke(err error) bool {
+	var timeout net.Error
+	return backend.Reached(err) && !(errors.As(err, &timeout) && timeout.Timeout()) && !errors.Is(err, context.Canceled) && !errors.Is(err, backend.ErrTooLarge)
 }
 
 // isJSON reports whether the answer says that it is JSON.

@@ -46,6 +46,9 @@ func (e *Executor) greet(ctx context.Context, job sidecar.Job) error {
 	}
 	for _, path := range []string{"/features", "/queue"} {
 		a, err := e.http.call(ctx, exchange{method: http.MethodGet, path: path})
+		if broke(err) { // with the socket, perhaps
+			a, err = e.http.call(ctx, exchange{method: http.MethodGet, path: path})
+		}
 		if err != nil {
 			return e.http.unreachable(fmt.Errorf("submit %s: %w", job.Run, err))
 		}

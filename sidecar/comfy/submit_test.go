@@ -253,6 +253,21 @@ func TestSubmitUnsure(t *testing.T) {
 }
 
 func TestSubmitUnreachable(t *testing.T) {
+	for refusals, taken := range map[int]bool{1: true, 2: false} {
+		t.Run(fmt.Sprintf("a_connection_that_breaks_%d_times_before_the_order", refusals), func(t *testing.T) {
+			bubble(t, comfyfake.Options{}, comfy.Options{}, func(r *rig) {
+				defer r.fake.Fault(comfyfake.Fault{Kind: comfyfake.Refuse, Route: "/features", Times: refusals})()
+				_, err := r.exec.Submit(r.Context(), job(promptA, picture(1)))
+				_, away := errors.AsType[*sidecar.UnreachableError](err)
+				if (err == nil) != taken || away == taken {
+					r.Errorf("err = %#v", err)
+				}
+				if n := len(r.requests(http.MethodPost, "/prompt")); (n == 1) != taken {
+					r.Errorf("%d submits", n)
+				}
+			})
+		})
+	}
 	t.Run("what_is_no_comfyui_gets_no_order", func(t *testing.T) {
 		ordered := 0
 		scripted(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
