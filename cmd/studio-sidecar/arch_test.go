@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -119,12 +120,17 @@ type source struct {
 	file *ast.File
 }
 
-func sources(t *testing.T) (*token.FileSet, []source) {
-	t.Helper()
+// tree are all Go files of the module.
+type tree struct {
+	set   *token.FileSet
+	files []source
+}
+
+// parsed reads them once.
+var parsed = sync.OnceValues(func() (all tree, err error) {
 	root := filepath.Join("..", "..")
-	set := token.NewFileSet()
-	var out []source
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	all.set = token.NewFileSet()
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -134,19 +140,25 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		if filepath.Ext(path) != ".go" {
 			return nil
 		}
-		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		file, err := parser.ParseFile(all.set, path, nil, parser.ParseComments)
 		if err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(root, path)
 		rel = filepath.ToSlash(rel)
-		out = append(out, source{rel, filepath.ToSlash(filepath.Dir(rel)), strings.HasSuffix(path, "_test.go"), file})
+		all.files = append(all.files, source{rel, filepath.ToSlash(filepath.Dir(rel)), strings.HasSuffix(path, "_test.go"), file})
 		return err
 	})
+	return all, err
+})
+
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	all, err := parsed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return set, out
+	return all.set, all.files
 }
 
 func TestImports(t *testing.T) {

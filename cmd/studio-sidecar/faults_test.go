@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ var (
 // TestFaultsHaveTheirTests: each test that docs/faults.md names exists.
 func TestFaultsHaveTheirTests(t *testing.T) {
 	_, files := sources(t)
+	tests, texts := testsOf(files)
 	named := 0
 	for i, row := range faultRow.FindAllStringSubmatch(readRepo(t, "docs/faults.md"), -1) {
 		if row[1] != strconv.Itoa(i+1) {
@@ -29,7 +31,7 @@ func TestFaultsHaveTheirTests(t *testing.T) {
 				continue
 			}
 			named++
-			if !hasTest(files, pkg, m[2], m[3]) {
+			if !tests[pkg+" "+m[2]] || !slices.ContainsFunc(texts[pkg], func(text string) bool { return strings.Contains(text, m[3]) }) {
 				t.Errorf("fault %s: there is no %s %s/%s", row[1], pkg, m[2], m[3])
 			}
 		}
@@ -42,23 +44,25 @@ func TestFaultsHaveTheirTests(t *testing.T) {
 	}
 }
 
-// hasTest tells whether a package has a test, and a text from which a subtest
-// may have its name.
-func hasTest(files []source, pkg, test, subtest string) bool {
-	found, named := false, subtest == ""
+// testsOf are the tests of each package, and the texts from which subtests may
+// have their names.
+func testsOf(files []source) (tests map[string]bool, texts map[string][]string) {
+	tests, texts = map[string]bool{}, map[string][]string{}
 	for _, s := range files {
-		if !s.test || s.pkg != pkg {
+		if !s.test {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				found = found || n.Name.Name == test
+				tests[s.pkg+" "+n.Name.Name] = true
 			case *ast.BasicLit:
-				named = named || n.Kind == token.STRING && strings.Contains(strings.ReplaceAll(n.Value, " ", "_"), subtest)
+				if n.Kind == token.STRING {
+					texts[s.pkg] = append(texts[s.pkg], strings.ReplaceAll(n.Value, " ", "_"))
+				}
 			}
 			return true
 		})
 	}
-	return found && named
+	return tests, texts
 }
