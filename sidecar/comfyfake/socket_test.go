@@ -35,6 +35,7 @@ func TestSocket(t *testing.T) {
 			if len(sid) != 32 {
 				g.t.Fatalf("sid %q", sid)
 			}
+			synctest.Wait() // it is not told of a node at work any more
 			g.submit(idA, sid, saveGraph("x"))
 			if got := types(until(g.t, c, "executing")); got != whole {
 				g.t.Errorf("messages: %s", got)
