@@ -65,7 +65,7 @@ func (a *app) open(ctx context.Context) (err error) {
 		return err
 	}
 	dbPath, artifactPath := statePaths(cfg.serveFlags, cfg.env)
-	a.store, err = sqlite.Open(ctx, sqlite.Options{Path: dbPath, Ephemeral: cfg.State == "ephemeral", Logger: cfg.log, Waits: cfg.waits})
+	a.store, err = sqlite.Open(ctx, sqlite.Options{Path: dbPath, Ephemeral: cfg.State == "ephemeral", Reserve: sqlite.DefaultReserve, Logger: cfg.log, Waits: cfg.waits})
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (c *pruneCmd) prune(line *cli, con console, db, copies string) (pruned side
 		return pruned, err
 	}
 	defer file.Close()
-	store, err := sqlite.Open(con.ctx, sqlite.Options{Path: db, LockWait: -1, Logger: log})
+	store, err := sqlite.Open(con.ctx, sqlite.Options{Path: db, LockWait: -1, Reserve: sqlite.DefaultReserve, Logger: log})
 	if err != nil {
 		return pruned, err
 	}

@@ -19,7 +19,7 @@
 // change does not stop.
 //
 // A full disk fails the group that met it. Reading goes on, and writing again
-// as soon as there is space. A failed fsync leaves open what the disk holds:
+// as soon as there is space. What frees space may use a reserve. A failed fsync leaves open what the disk holds:
 // nothing is written after it until the file is opened anew.
 //
 // # Reading

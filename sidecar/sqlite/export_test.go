@@ -92,3 +92,6 @@ const MaxFloors = maxFloors
 
 // Trimmed notes that events of a scope are gone.
 func (tx *Tx) Trimmed(scope sidecar.Scope, upTo sidecar.Seq) error { return tx.trimmed(scope, upTo) }
+
+// SetRefill makes a spent reserve be filled again after a time.
+func (s *Store) SetRefill(d time.Duration) { s.reserve.pause = d }

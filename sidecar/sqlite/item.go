@@ -105,7 +105,7 @@ func (s *Store) Items(ctx context.Context, filter sidecar.ItemFilter) (sidecar.I
 // that a late result does not bring it back.
 func (s *Store) DeleteItem(ctx context.Context, scope sidecar.Scope, id sidecar.ItemID) (*sidecar.Item, error) {
 	var deleted *sidecar.Item
-	err := s.effect(ctx, func(tx *Tx, order *sidecar.Order) (run sidecar.RunID, err error) {
+	err := s.effect(freeing(ctx), func(tx *Tx, order *sidecar.Order) (run sidecar.RunID, err error) {
 		if deleted, err = tx.deleteItem(scope, id, order); deleted != nil {
 			run = deleted.Run
 		}

@@ -32,6 +32,9 @@ type Options struct {
 	// Waits is called once, with a sentence about who, when another process
 	// holds the file and Open waits for it; nil: nobody is told.
 	Waits func(reason string)
+	// Reserve is how much of the disk is kept for deleting when there is no
+	// other space, in bytes; 0: nothing.
+	Reserve int64
 	// Logger gets what nobody is waiting to hear; nil: nothing does.
 	Logger *slog.Logger
 }
@@ -63,6 +66,7 @@ type Store struct {
 	epoch     int64  // raised at each open
 	life      string // the mark of this start; empty where none is needed
 	place     *place
+	reserve   reserve // of the writer
 	pruneTime time.Duration
 	floors    floors
 	stats     counters
@@ -81,6 +85,19 @@ var _ sidecar.Store = (*Store)(nil)
 // database is refused untouched with a *sidecar.Error that names it and says
 // what to do.
 func Open(ctx context.Context, options Options) (*Store, error) {
+	s, err := open(ctx, options, time.Time{})
+	if !noSpace(err) {
+		return s, err
+	}
+	spent := reserveOf(options, time.Time{})
+	if let, failed := spent.spend(); !let {
+		return nil, errors.Join(err, failed)
+	}
+	return open(ctx, options, spent.spent)
+}
+
+// open opens a store whose reserve was spent at a time, or not.
+func open(ctx context.Context, options Options, spent time.Time) (*Store, error) {
 	s := &Store{
 		log:       options.Logger,
 		queue:     make(chan *request),
@@ -95,6 +112,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if err := s.locate(ctx, options); err != nil {
 		return nil, err
 	}
+	s.reserve = reserveOf(options, spent)
 	if err := s.start(ctx, options.Ephemeral); err != nil {
 		return nil, errors.Join(err, s.release())
 	}

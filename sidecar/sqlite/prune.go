@@ -62,6 +62,7 @@ func (s *Store) Prune(ctx context.Context, keep sidecar.Retention, now time.Time
 	if keep == (sidecar.Retention{}) {
 		return sidecar.Pruned{}, nil
 	}
+	ctx = freeing(ctx)
 	c := cutter{ctx: ctx, keep: keep, now: now, size: size}
 	err := s.walk(ctx, false, c.find)
 	if err == nil {

@@ -212,7 +212,7 @@ func jsonList(texts []string) string {
 // with [sidecar.ErrUnfinished].
 func (s *Store) DeleteRun(ctx context.Context, scope sidecar.Scope, id sidecar.RunID) (*sidecar.Run, error) {
 	var run *storedRun
-	err := s.effect(ctx, func(tx *Tx, order *sidecar.Order) (_ sidecar.RunID, err error) {
+	err := s.effect(freeing(ctx), func(tx *Tx, order *sidecar.Order) (_ sidecar.RunID, err error) {
 		if run, err = loadRun(tx, id); err != nil {
 			return id, err
 		}
@@ -278,7 +278,7 @@ func (s *Store) Spare(ctx context.Context, refs []string) error {
 		ids = append(ids, "doomed/"+ref)
 	}
 	list := jsonList(ids)
-	err := s.Do(ctx, func(tx *Tx) error {
+	err := s.Do(freeing(ctx), func(tx *Tx) error {
 		_, err := tx.Exec("DELETE FROM files WHERE id IN "+theseRuns, list)
 		return err
 	})

@@ -28,6 +28,7 @@ type request struct {
 	err    error
 	// settled is set when err holds whatever becomes of the group.
 	settled bool
+	frees   bool          // removes more than it writes
 	done    chan struct{} // closed when err is final
 }
 
@@ -71,7 +72,7 @@ func (s *Store) Do(ctx context.Context, change func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	req := &request{change: change, done: make(chan struct{})}
+	req := &request{change: change, done: make(chan struct{}), frees: ctx.Value(freeingKey{}) != nil}
 	if s.closed() {
 		return ErrClosed
 	}
@@ -115,6 +116,9 @@ func (w *writer) begun() (err error) {
 	}
 	if err := w.settleLife(); err != nil {
 		return err
+	}
+	if w.reserve.spent.IsZero() {
+		w.fillReserve()
 	}
 	w.place, err = placeOf(w.path)
 	return err
@@ -227,35 +231,45 @@ func (w *writer) commit(group []*request) *request {
 		}
 		if tx.fault != nil {
 			req.settled = false
-			w.rollback()
-			w.fault(group, tx.fault)
-			return nil
+			return w.undo(group, tx.fault)
 		}
 		if tx.dirty {
 			w.rollback()
 			return req
 		}
 	}
-	w.conclude(tx, group)
+	return w.conclude(tx, group)
+}
+
+// undo ends a group whose transaction the storage broke off, or commits it
+// again when there is room for it now.
+func (w *writer) undo(group []*request, err error) *request {
+	w.rollback()
+	if w.makeRoom(group, err) {
+		return w.commit(group)
+	}
+	w.fault(group, err)
 	return nil
 }
 
-// conclude commits what a group wrote, and tells of it.
-func (w *writer) conclude(tx *Tx, group []*request) {
+// conclude commits what a group wrote, and tells of it; like commit it returns
+// who has to leave.
+func (w *writer) conclude(tx *Tx, group []*request) *request {
 	w.working.drop(tx.moved)
 	if err := tx.finish(); err != nil {
-		w.rollback()
-		w.fault(group, err)
-		return
+		return w.undo(group, err)
 	}
 	w.publish(tx)
 	if !tx.wrote {
-		return
+		return nil
 	}
 	// The file may have gone while this was written; then nobody may rely on it.
 	if err := w.place.check(); err != nil {
 		w.fault(group, err)
+		return nil
 	}
+	w.refill()
+	return nil
 }
 
 func (w *writer) begin() (*Tx, error) {
