@@ -64,10 +64,15 @@ type collection struct {
 
 type fileKey struct{ name, subfolder, kind string }
 
+// found is what is known of a file. A picture is one of its own even where a
+// video output names it too.
 type found struct {
-	media string // what to measure: image, video, or nothing
-	sidecar.File
+	picture, video bool // what to measure it as
+	clip           clip // its size as a video
+	sidecar.File        // its size as a picture
 }
+
+type clip struct{ width, height int }
 
 func keyOf(a manifest.Artifact) (fileKey, bool) {
 	if a.Filename == nil || *a.Filename == "" {
@@ -97,9 +102,14 @@ func (c *collection) want(outputType string, a manifest.Artifact) {
 		f = &found{}
 		c.files[key] = f
 	}
-	media := manifest.Kind(outputType, key.name)
-	if _, _, reported := reportedSize(a.Raw); !reported && (media == "image" || media == "video") {
-		f.media = media
+	if _, _, reported := reportedSize(a.Raw); reported {
+		return
+	}
+	switch manifest.Kind(outputType, key.name) {
+	case "image":
+		f.picture = true
+	case "video":
+		f.video = true
 	}
 }
 
@@ -111,6 +121,9 @@ func (c *collection) file(outputType string, a manifest.Artifact) sidecar.File {
 	}
 	file := c.files[key].File
 	media := manifest.Kind(outputType, key.name)
+	if media == "video" {
+		file.Width, file.Height = c.files[key].clip.width, c.files[key].clip.height
+	}
 	if width, height, reported := reportedSize(a.Raw); reported && (media == "image" || media == "video") {
 		file.Width, file.Height = width, height
 	}

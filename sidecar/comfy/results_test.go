@@ -456,6 +456,24 @@ func TestResultsCopies(t *testing.T) {
 	})
 }
 
+// TestResultsMeasuresForEach: what two outputs name is measured for each.
+func TestResultsMeasuresForEach(t *testing.T) {
+	t.Setenv("PATH", "") // no ffprobe
+	bubble(t, comfyfake.Options{}, comfy.Options{}, func(r *rig) {
+		j := job(promptA, picture(1))
+		node := j.Outputs[0].NodeID
+		j.Outputs = []manifest.Output{{Name: "a", Type: "image", NodeID: node}, {Name: "b", Type: "video", NodeID: node}, {Name: "c", Type: "file", NodeID: node}}
+		r.submit(j)
+		results, err := r.exec.Results(r.Context(), j, r.await(j, sidecar.PlaceDone))
+		if err != nil || len(results[0].Files) != 1 || len(results[1].Files) != 1 {
+			r.Fatal(results, err)
+		}
+		if still, clip := results[0].Files[0], results[1].Files[0]; still.Width != 64 || clip.Width != 0 {
+			r.Errorf("as a picture %+v, as a video %+v", still, clip)
+		}
+	})
+}
+
 func TestResultsMeasuresVideos(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string // of ffprobe; none: it is not installed

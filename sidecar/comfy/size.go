@@ -33,21 +33,30 @@ var errNoFile = errors.New("no such file")
 // measure finds the size of a picture or video, and with a picture's that of
 // its file; what cannot be found stays 0.
 func (c *collection) measure(ctx context.Context, key fileKey, f *found) {
-	if f.media == "" || c.gone.Load() {
-		return
+	if f.picture && !c.gone.Load() {
+		measured, err := f.File, error(nil)
+		if f.Ref != "" {
+			measured.Width, measured.Height, err = c.copiedSize(f.Ref)
+		} else {
+			measured.Width, measured.Height, measured.Bytes, err = c.e.pictureSize(ctx, key)
+		}
+		if err == nil {
+			f.File = measured
+		}
+		c.unmeasured(key, err)
 	}
-	var err error
-	measured := f.File
-	switch {
-	case f.media == "video":
-		measured.Width, measured.Height, err = c.e.probe(ctx, key)
-	case f.Ref != "":
-		measured.Width, measured.Height, err = c.copiedSize(f.Ref)
-	default:
-		measured.Width, measured.Height, measured.Bytes, err = c.e.pictureSize(ctx, key)
+	if f.video && !c.gone.Load() {
+		width, height, err := c.e.probe(ctx, key)
+		if err == nil {
+			f.clip = clip{width, height}
+		}
+		c.unmeasured(key, err)
 	}
+}
+
+// unmeasured tells why a size stays unknown.
+func (c *collection) unmeasured(key fileKey, err error) {
 	if err == nil {
-		f.File = measured
 		return
 	}
 	if _, away := errors.AsType[*sidecar.UnreachableError](err); away {
