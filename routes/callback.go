@@ -89,7 +89,7 @@ func (cb *callback) decode(raw []byte, leadIn, notObject string) (err error) {
 
 func (cb *callback) part(part *multipart.Part) error {
 	if part.FormName() == "payload" {
-		raw, err := io.ReadAll(part)
+		raw, err := cb.readField(part)
 		if err != nil {
 			return err
 		}

@@ -64,14 +64,14 @@ func parsePayload(raw []byte, leadIn, notObject string) (manifest.Values, error)
 	return fields, nil
 }
 
-// readForm hands each part of a form to take, which reads it.
+// readForm hands each part of a form to take, which reads it. The form as a
+// whole may be of any size: take bounds its parts.
 func (c *call) readForm(take func(*multipart.Part) error) error {
 	_, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || params["boundary"] == "" {
 		return badRequest("No multipart boundary was given.", "Send 'Content-Type: multipart/form-data; boundary=…'.")
 	}
-	limit := c.opts.MaxRequestBytes
-	body := &uploadBody{http.MaxBytesReader(c.w.ResponseWriter, c.r.Body, limit), c.control(), c.r.Context()}
+	body := &uploadBody{c.r.Body, c.control(), c.r.Context()}
 	stop := context.AfterFunc(body.ctx, body.cut)
 	defer stop()
 	form := multipart.NewReader(body, params["boundary"])
@@ -85,7 +85,7 @@ func (c *call) readForm(take func(*multipart.Part) error) error {
 		}
 		if err != nil {
 			c.drain(body)
-			return c.formFault(err, limit)
+			return formFault(err)
 		}
 	}
 }
@@ -111,17 +111,24 @@ func (c *call) liftDeadline() error {
 	return nil
 }
 
-func (c *call) formFault(err error, limit int64) error {
+func formFault(err error) error {
 	var own *fault
 	var refusal *sidecar.Error
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return c.tooLarge(limit)
-	case errors.As(err, &own), errors.As(err, &refusal):
+	if errors.As(err, &own) || errors.As(err, &refusal) {
 		return err
 	}
 	return &fault{code: sidecar.CodeBadRequest, message: "The form did not arrive whole.", hint: "Send it again, as multipart/form-data.", cause: err}
+}
+
+// readField reads a part that is kept in memory, which is bounded like the body
+// of other requests.
+func (c *call) readField(part io.Reader) ([]byte, error) {
+	limit := c.opts.MaxRequestBytes
+	raw, err := io.ReadAll(io.LimitReader(part, limit+1))
+	if err == nil && int64(len(raw)) > limit {
+		return nil, c.tooLarge(limit)
+	}
+	return raw, err
 }
 
 // submission is a form that is being read: the payload, then its files.
@@ -135,7 +142,10 @@ type submission struct {
 }
 
 // announced is a file that the payload speaks of.
-type announced struct{ field, name, kind string }
+type announced struct {
+	field, name, kind string
+	size              int64 // -1 when it is not told
+}
 
 func (s *submission) part(part *multipart.Part) error {
 	if part.FormName() == "payload" {
@@ -156,9 +166,21 @@ func (s *submission) part(part *multipart.Part) error {
 	if kind == "" {
 		kind = part.Header.Get("Content-Type")
 	}
+	if s.staged[part.FormName()] {
+		return badRequest(fmt.Sprintf("Proxy upload field '%s' came twice.", part.FormName()), "Send one part for each entry of 'uploads'.")
+	}
+	limit := s.opts.MaxRequestBytes
+	large := badRequest(fmt.Sprintf("Proxy upload '%s' is too large. Limit: %d bytes.", name, limit), "Raise the worker's --max-request-mb.")
+	if s.uploads[i].size > limit {
+		return large
+	}
 	file, err := s.studio.TakeInput(s.r.Context(), sidecar.InputRequest{
-		Owner: workerSession, Name: name, Type: kind, Limit: s.opts.MaxRequestBytes, Body: part,
+		Owner: workerSession, Name: name, Type: kind, Limit: limit, Body: part,
 	})
+	var refusal *sidecar.Error
+	if errors.As(err, &refusal) && refusal.Code == sidecar.CodeTooLarge {
+		return large
+	}
 	if err != nil {
 		return err
 	}
@@ -167,7 +189,7 @@ func (s *submission) part(part *multipart.Part) error {
 }
 
 func (s *submission) payload(part io.Reader) error {
-	raw, err := io.ReadAll(part)
+	raw, err := s.readField(part)
 	if err != nil {
 		return err
 	}
@@ -187,6 +209,7 @@ func (s *submission) payload(part io.Reader) error {
 		}
 		s.uploads = append(s.uploads, announced{
 			looseText(members, "field_name"), looseText(members, "comfyui_filename"), looseText(members, "content_type"),
+			looseSize(members, "size"),
 		})
 	}
 	return nil
