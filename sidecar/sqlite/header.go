@@ -113,6 +113,10 @@ func sizeOf(path string) int64 {
 }
 
 func readHeader(path string) (int64, header, error) {
+	// Looked at before opening: to open a pipe would wait for its writer.
+	if err := checkRegular(path); err != nil {
+		return 0, header{}, err
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return 0, header{}, unreadable(path, err)
@@ -130,6 +134,13 @@ func readHeader(path string) (int64, header, error) {
 			"Choose another file with --state-db, or move this one away.", nil)
 	}
 	return info.Size(), parseHeader(raw), nil
+}
+
+func checkRegular(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return refusal(path, "it is no file", "Choose another file with --state-db.", nil)
+	}
+	return nil
 }
 
 func unreadable(path string, err error) error {

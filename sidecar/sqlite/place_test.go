@@ -1,8 +1,12 @@
+//go:build unix
+
 package sqlite_test
 
 import (
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/comfygit-ai/studio-sidecar/internal/need"
@@ -30,6 +34,22 @@ func TestLinkedFile(t *testing.T) {
 	create(t, linked, newRun("alice", 3))
 	if _, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, LockWait: -1}); err == nil {
 		t.Error("a second store has it by its other name")
+	}
+}
+
+// TestPipe: nobody waits for the writer of a pipe.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, opened := sqlite.Open(t.Context(), sqlite.Options{Path: path, LockWait: -1})
+	_, read := sqlite.OpenReader(t.Context(), path)
+	_, restored := sqlite.Restore(t.Context(), path, path+".other")
+	for _, err := range []error{opened, read, restored} {
+		if err == nil || !strings.Contains(err.Error(), path+": it is no file") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 

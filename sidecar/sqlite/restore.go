@@ -33,6 +33,9 @@ func Restore(ctx context.Context, backup, path string) (done Restored, err error
 	if realPath(backup) == path {
 		return done, refusal(path, "it cannot be restored from itself", "Name a backup.", nil)
 	}
+	if err := checkRegular(path); err != nil {
+		return done, err
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return done, refusal(path, "its folder cannot be made", "Choose another file with --state-db.", err)
 	}

@@ -159,6 +159,10 @@ func TestRestore(t *testing.T) {
 			}
 			diff(t, before, folder(t, path))
 		}
+		place := t.TempDir()
+		if _, err := sqlite.Restore(ctx, path+".backup", place); err == nil || !strings.Contains(err.Error(), place+": it is no file") {
+			t.Errorf("got %v", err)
+		}
 		holder := open(t, path)
 		before = folder(t, path)
 		if _, err := sqlite.Restore(ctx, path+".backup", path); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d is using it", os.Getpid())) {
