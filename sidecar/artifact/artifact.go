@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -35,8 +36,11 @@ const (
 // Dir is a folder of artifacts. Its methods may be called from many
 // goroutines; one process at a time may add to a folder.
 type Dir struct {
-	root *os.Root
+	path string
 	mu   sync.Mutex // held while a file gets its name
+
+	looking sync.Mutex
+	roots   []*os.Root // guarded by looking; the last one is used
 }
 
 // Copy describes an artifact that was added.
@@ -59,7 +63,7 @@ func Open(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open artifact folder: %w", err)
 	}
-	d := &Dir{root: root}
+	d := &Dir{path: dir, roots: []*os.Root{root}}
 	if err := d.sweep(); err != nil {
 		return nil, errors.Join(fmt.Errorf("clear unfinished copies: %w", err), root.Close())
 	}
@@ -67,13 +71,46 @@ func Open(dir string) (*Dir, error) {
 }
 
 // Close releases the folder. Files that Open returned stay usable.
-func (d *Dir) Close() error { return d.root.Close() }
+func (d *Dir) Close() error {
+	d.looking.Lock()
+	defer d.looking.Unlock()
+	var errs []error
+	for _, root := range d.roots {
+		errs = append(errs, root.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// folder is what stands under the path now, where the next start will look. One
+// that was removed or replaced meanwhile would take copies along that nobody
+// finds again.
+func (d *Dir) folder() *os.Root {
+	d.looking.Lock()
+	defer d.looking.Unlock()
+	open := d.roots[len(d.roots)-1]
+	mine, err := open.Stat(".")
+	if err != nil {
+		return open // it is closed, or cannot be used: whoever uses it is told
+	}
+	there, err := os.Stat(d.path)
+	if err == nil && os.SameFile(mine, there) {
+		return open
+	}
+	if os.MkdirAll(filepath.Join(d.path, partials), 0o755) != nil {
+		return open
+	}
+	if root, err := os.OpenRoot(d.path); err == nil {
+		d.roots = append(d.roots, root)
+		return root
+	}
+	return open
+}
 
 func (d *Dir) sweep() error {
-	if err := d.root.MkdirAll(partials, 0o755); err != nil {
+	if err := d.folder().MkdirAll(partials, 0o755); err != nil {
 		return err
 	}
-	entries, err := fs.ReadDir(d.root.FS(), partials)
+	entries, err := fs.ReadDir(d.folder().FS(), partials)
 	if err != nil {
 		return err
 	}
@@ -82,7 +119,7 @@ func (d *Dir) sweep() error {
 		if err != nil || time.Since(info.ModTime()) < partialAge {
 			continue
 		}
-		if err := d.root.Remove(path.Join(partials, entry.Name())); err != nil {
+		if err := d.folder().Remove(path.Join(partials, entry.Name())); err != nil {
 			return err
 		}
 	}
@@ -127,7 +164,7 @@ func extension(kind *mimetype.MIME) string {
 // receive writes src to disk. The file is synced: ComfyUI forgets its temp
 // files, and a power cut must not take the only copy.
 func (d *Dir) receive(partial string, src io.Reader) (int64, error) {
-	f, err := d.root.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := d.folder().OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return 0, err
 	}
@@ -139,7 +176,7 @@ func (d *Dir) receive(partial string, src io.Reader) (int64, error) {
 }
 
 func (d *Dir) discard(partial string) error {
-	if err := d.root.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.folder().Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -157,13 +194,13 @@ func (d *Dir) place(partial, group, name string) (string, error) {
 	stem := strings.TrimSuffix(name, ext)
 	for {
 		ref := path.Join(group, name)
-		_, err := d.root.Lstat(ref)
+		_, err := d.folder().Lstat(ref)
 		if errors.Is(err, fs.ErrNotExist) {
-			if err := d.root.Rename(partial, ref); err != nil {
+			if err := d.folder().Rename(partial, ref); err != nil {
 				return "", err
 			}
 			if err := d.syncNames(group); err != nil {
-				return "", errors.Join(err, d.root.Remove(ref))
+				return "", errors.Join(err, d.folder().Remove(ref))
 			}
 			return ref, nil
 		}
@@ -182,7 +219,7 @@ func chance() string {
 }
 
 func (d *Dir) makeGroup(group string) error {
-	err := d.root.Mkdir(group, 0o755)
+	err := d.folder().Mkdir(group, 0o755)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -199,7 +236,7 @@ func (d *Dir) Open(ref string) (*os.File, error) {
 	if !valid(ref) {
 		return nil, fmt.Errorf("open artifact %q: %w", ref, fs.ErrNotExist)
 	}
-	f, err := d.root.Open(ref)
+	f, err := d.folder().Open(ref)
 	if err != nil {
 		return nil, fmt.Errorf("open artifact: %w", err)
 	}
@@ -221,11 +258,11 @@ func (d *Dir) Remove(ref string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.root.Remove(ref); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.folder().Remove(ref); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove artifact: %w", err)
 	}
 	group := path.Dir(ref)
-	left, err := fs.ReadDir(d.root.FS(), group)
+	left, err := fs.ReadDir(d.folder().FS(), group)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -235,7 +272,7 @@ func (d *Dir) Remove(ref string) error {
 	if len(left) > 0 {
 		return nil
 	}
-	if err := d.root.Remove(group); err != nil {
+	if err := d.folder().Remove(group); err != nil {
 		return fmt.Errorf("remove artifact folder: %w", err)
 	}
 	return nil

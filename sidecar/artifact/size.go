@@ -5,7 +5,7 @@ func (d *Dir) Size(ref string) int64 {
 	if !valid(ref) {
 		return 0
 	}
-	info, err := d.root.Stat(ref)
+	info, err := d.folder().Stat(ref)
 	if err != nil || !info.Mode().IsRegular() {
 		return 0
 	}

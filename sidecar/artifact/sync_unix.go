@@ -11,7 +11,7 @@ import (
 
 // syncNames makes the names in a folder durable.
 func (d *Dir) syncNames(folder string) error {
-	dir, err := d.root.Open(folder)
+	dir, err := d.folder().Open(folder)
 	if err != nil {
 		return err
 	}
