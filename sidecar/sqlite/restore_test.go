@@ -168,6 +168,7 @@ func TestRestore(t *testing.T) {
 		if _, err := sqlite.Restore(ctx, path+".backup", path); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d is using it", os.Getpid())) {
 			t.Errorf("got %v", err)
 		}
+		diff(t, before, folder(t, path))
 		closeStore(t, holder)
 		canceled, stop := context.WithCancel(ctx)
 		stop()
