@@ -6,14 +6,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 )
 
 // TestFolderIsTakenAway: copies go to where the next start looks for them, also
 // when the folder was removed or replaced meanwhile.
 func TestFolderIsTakenAway(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("an open folder cannot be removed here")
-	}
+	need.That(t, runtime.GOOS != "windows", "open folders that can be moved")
 	for name, take := range map[string]func(path string) error{
 		"removed": os.RemoveAll,
 		"moved":   func(path string) error { return os.Rename(path, path+".aside") },
