@@ -1,8 +1,10 @@
 package routes
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
@@ -61,6 +63,7 @@ type callback struct {
 	run    *sidecar.Run
 	raw    json.RawMessage
 	fields manifest.Values
+	names  map[string]string        // of the artifacts whose files are wanted, by field
 	copies map[string]artifact.Copy // by field
 }
 
@@ -88,23 +91,27 @@ func (cb *callback) decode(raw []byte, leadIn, notObject string) (err error) {
 }
 
 func (cb *callback) part(part *multipart.Part) error {
-	if part.FormName() == "payload" {
-		raw, err := cb.readField(part)
-		if err != nil {
-			return err
-		}
-		return cb.decode(raw, "Invalid callback payload JSON: ", "Callback payload must be a JSON object.")
-	}
 	field := part.FormName()
-	if field == "" {
+	switch {
+	case field == "payload":
+		return cb.payload(part)
+	case field == "":
 		return badRequest("Callback upload part is missing a field name.", "Name each part as its artifact's upload_field.")
+	case cb.raw == nil:
+		return badRequest("Callback payload must be sent before file parts.", "Send the part 'payload' first.")
 	}
-	name, wanted := cb.nameFor(field, part.FileName())
+	src := &readFault{Reader: cb.boundPart(part, &fault{
+		code: sidecar.CodeTooLarge, message: fmt.Sprintf("Callback upload '%s' is too large. Limit: %d bytes.", field, cb.opts.MaxRequestBytes),
+		hint: "Raise this server's --max-request-mb.",
+	})}
+	name, wanted := cb.names[field]
 	if _, twice := cb.copies[field]; twice || !wanted || cb.opts.Artifacts == nil {
-		_, err := io.Copy(io.Discard, part)
+		_, err := io.Copy(io.Discard, src)
 		return err
 	}
-	src := &readFault{Reader: part}
+	if name == "" {
+		name = cmp.Or(part.FileName(), field)
+	}
 	copied, err := cb.opts.Artifacts.Add(string(cb.promptID()), name, src)
 	switch {
 	case src.err != nil:
@@ -114,6 +121,38 @@ func (cb *callback) part(part *multipart.Part) error {
 	}
 	copied.ContentType = protocol.KindOf(copied.ContentType, part.Header.Get("Content-Type"))
 	cb.copies[field] = copied
+	return nil
+}
+
+// payload reads what the worker says, and whose files are wanted.
+func (cb *callback) payload(part io.Reader) error {
+	raw, err := cb.readField(part)
+	if err != nil {
+		return err
+	}
+	if err := cb.decode(raw, "Invalid callback payload JSON: ", "Callback payload must be a JSON object."); err != nil {
+		return err
+	}
+	cb.names = map[string]string{}
+	if list, _ := cb.fields.Get("outputs"); len(list) == 0 || list[0] != '[' {
+		return nil
+	}
+	results, err := cb.results()
+	if err != nil {
+		return err
+	}
+	for _, res := range results {
+		for k, file := range res.Files {
+			field := protocol.FieldOf(file, res.Place, k)
+			if _, twice := cb.names[field]; twice {
+				continue
+			}
+			cb.names[field] = ""
+			if name := res.Artifacts[k].Filename; name != nil {
+				cb.names[field] = *name
+			}
+		}
+	}
 	return nil
 }
 
@@ -130,33 +169,6 @@ func (r *readFault) Read(p []byte) (int, error) {
 		r.err = err
 	}
 	return n, err
-}
-
-// nameFor is the name of the artifact whose file a field brings; false when
-// the payload came and names no such field.
-func (cb *callback) nameFor(field, otherwise string) (string, bool) {
-	if otherwise == "" {
-		otherwise = field
-	}
-	if cb.raw == nil {
-		return otherwise, true
-	}
-	results, err := cb.results()
-	if err != nil {
-		return otherwise, true
-	}
-	for _, res := range results {
-		for k, file := range res.Files {
-			if protocol.FieldOf(file, res.Place, k) != field {
-				continue
-			}
-			if name := res.Artifacts[k].Filename; name != nil && *name != "" {
-				return *name, true
-			}
-			return otherwise, true
-		}
-	}
-	return "", false
 }
 
 func (cb *callback) results() ([]sidecar.Result, error) {

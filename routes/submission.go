@@ -64,8 +64,12 @@ func parsePayload(raw []byte, leadIn, notObject string) (manifest.Values, error)
 	return fields, nil
 }
 
-// readForm hands each part of a form to take, which reads it. The form as a
-// whole may be of any size: take bounds its parts.
+// formPartsMax is how many parts a form may have: ComfyUI's largest batch, and
+// the payload.
+const formPartsMax = 4096 + 1
+
+// readForm hands each part of a form to take, which reads it and bounds its
+// size.
 func (c *call) readForm(take func(*multipart.Part) error) error {
 	_, params, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || params["boundary"] == "" {
@@ -75,18 +79,27 @@ func (c *call) readForm(take func(*multipart.Part) error) error {
 	stop := context.AfterFunc(body.ctx, body.cut)
 	defer stop()
 	form := multipart.NewReader(body, params["boundary"])
-	for {
+	for n := 1; ; n++ {
 		part, err := form.NextRawPart()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return c.liftDeadline()
-		}
-		if err == nil {
+		case err == nil && n > formPartsMax:
+			err = tooManyFiles()
+		case err == nil:
 			err = take(part)
 		}
 		if err != nil {
 			c.drain(body)
 			return formFault(err)
 		}
+	}
+}
+
+func tooManyFiles() *fault {
+	return &fault{
+		code: sidecar.CodeTooLarge, message: fmt.Sprintf("The form brings too many files. At most %d are taken.", formPartsMax-1),
+		hint: "Send fewer files with one run.",
 	}
 }
 
@@ -123,12 +136,32 @@ func formFault(err error) error {
 // readField reads a part that is kept in memory, which is bounded like the body
 // of other requests.
 func (c *call) readField(part io.Reader) ([]byte, error) {
-	limit := c.opts.MaxRequestBytes
-	raw, err := io.ReadAll(io.LimitReader(part, limit+1))
-	if err == nil && int64(len(raw)) > limit {
-		return nil, c.tooLarge(limit)
+	return io.ReadAll(c.boundPart(part, c.tooLarge(c.opts.MaxRequestBytes)))
+}
+
+// boundedPart is a part of a form that is too large beyond a limit.
+type boundedPart struct {
+	io.Reader
+	left  int64
+	large *fault
+}
+
+// boundPart bounds a part like the body of other requests.
+func (c *call) boundPart(part io.Reader, large *fault) *boundedPart {
+	return &boundedPart{part, c.opts.MaxRequestBytes, large}
+}
+
+// Read tells of a byte too many in place of it.
+func (b *boundedPart) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
 	}
-	return raw, err
+	n, err := b.Reader.Read(p)
+	if int64(n) > b.left {
+		return int(b.left), b.large
+	}
+	b.left -= int64(n)
+	return n, err
 }
 
 // submission is a form that is being read: the payload, then its files.
@@ -202,7 +235,11 @@ func (s *submission) payload(part io.Reader) error {
 	}
 	s.decoded = true
 	list, _ := fields.Get("uploads")
-	for _, one := range elementsOf(list) {
+	listed := elementsOf(list)
+	if len(listed) >= formPartsMax {
+		return tooManyFiles()
+	}
+	for _, one := range listed {
 		members, err := manifest.ParseObject(one, manifest.Limits{Depth: payloadDepth})
 		if err != nil {
 			continue // no object: names no file
