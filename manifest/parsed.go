@@ -32,14 +32,14 @@ func (p *parsedGraphs) keep(path string, g parsedGraph) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(path)
+	if g.stamp.size > maxParsed {
+		return
+	}
 	for other := range p.graphs {
 		if p.size+g.stamp.size <= maxParsed {
 			break
 		}
 		p.drop(other)
-	}
-	if g.stamp.size > maxParsed {
-		return
 	}
 	if p.graphs == nil {
 		p.graphs = map[string]parsedGraph{}

@@ -3,6 +3,7 @@ package routes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -142,5 +143,31 @@ func TestHealthNamesUnusableGraphs(t *testing.T) {
 	must(t, os.WriteFile(path, []byte(graph), 0o644))
 	if diff := cmp.Diff(map[string]bool{}, messages()); diff != "" {
 		t.Errorf("repaired: %s", diff)
+	}
+}
+
+// TestFailuresAreLogged: what is the server's fault is told at a level that is
+// on, what is the client's is not.
+func TestFailuresAreLogged(t *testing.T) {
+	r := start(t)
+	r.run(`{"wait": true}`)
+	if a := r.ask("POST", runPath, `{"inputs": 1}`); a.status != http.StatusBadRequest {
+		t.Fatal(a.status)
+	}
+	must(t, os.Rename(r.store.Path(), r.store.Path()+".aside"))
+	if a := r.ask("POST", runPath, "{}"); a.status != http.StatusServiceUnavailable {
+		t.Fatal(a.status)
+	}
+	levels := map[string]string{}
+	for line := range strings.Lines(r.log.String()) {
+		var level, status string
+		if _, err := fmt.Sscanf(line[strings.Index(line, "level="):], "level=%s", &level); err != nil || !strings.Contains(line, `msg="request failed"`) {
+			continue
+		}
+		status, _, _ = strings.Cut(line[strings.Index(line, "status=")+len("status="):], " ")
+		levels[status] = level
+	}
+	if diff := cmp.Diff(map[string]string{"400": "DEBUG", "503": "WARN"}, levels); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -39,6 +39,7 @@ func (c *call) waitOut() (stop func()) {
 	if !ok {
 		return func() {}
 	}
+	before := c.r
 	ctx, cancel := context.WithCancel(context.WithoutCancel(given))
 	c.r = c.r.WithContext(ctx)
 	watched := make(chan struct{})
@@ -52,6 +53,7 @@ func (c *call) waitOut() (stop func()) {
 		if !unused() {
 			<-watched
 		}
+		c.r = before // whose context tells whether the client left
 	}
 }
 

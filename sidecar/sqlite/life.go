@@ -142,3 +142,17 @@ func (w *writer) moveLog() (moved bool, err error) {
 	_, restored := w.session.exec("PRAGMA busy_timeout(5000)")
 	return busy == 0, errors.Join(err, restored)
 }
+
+// rescue moves what a removed log holds into the file: until then the end of
+// the process would be the end of what was acknowledged. Beside somebody who
+// reads it is tried again.
+func (w *writer) rescue() {
+	if w.rescued || w.session == nil || !w.place.logMisplaced() {
+		return
+	}
+	moved, err := w.moveLog()
+	if err != nil {
+		w.log.Error("what the log of the state database held could not be moved into it", "path", w.path, "error", err)
+	}
+	w.rescued = err == nil && moved
+}

@@ -82,19 +82,39 @@ func (p *place) check() error {
 	if p == nil || runtime.GOOS == "windows" {
 		return nil
 	}
-	for _, file := range p.files {
+	for i, file := range p.files {
 		info, err := os.Stat(file.path)
 		if err == nil && os.SameFile(info, file.info) {
 			continue
 		}
+		hint := "Nothing is kept until it is back. Put it back, or stop, restore a backup, and start again."
+		if i > 0 { // what the log held is moved into the file
+			hint = "Nothing is kept until it is back. Put it back, or stop and start again."
+		}
 		return &sidecar.Error{
 			Code:    sidecar.CodeStorage,
 			Message: fmt.Sprintf("state database %s: %s", p.path, misplaced(file.path, err)),
-			Hint:    "Nothing is kept until it is back. Put it back, or stop, restore a backup, and start again.",
+			Hint:    hint,
 			Err:     errors.Join(errMisplaced, err),
 		}
 	}
 	return nil
+}
+
+// unknown makes of a file that is not in its place the reason why nobody can
+// say whether a change that was just written will be found again: only the next
+// start can.
+func unknown(err error) error {
+	var told *sidecar.Error
+	if !errors.As(err, &told) {
+		return err
+	}
+	return &sidecar.Error{
+		Code:    told.Code,
+		Message: told.Message + ", so the last change may or may not be there",
+		Hint:    "Put it back, or restore a backup, and start again; nothing is written until then.",
+		Err:     errors.Join(told.Err, sidecar.ErrLasting),
+	}
 }
 
 // errMisplaced means that the files that are open are not those that the next

@@ -41,14 +41,14 @@ func (w *working) keep(moved map[sidecar.RunID]*storedRun) {
 			continue
 		}
 		size := documentBytes(&run.Run)
+		if size > maxWorkingBytes {
+			continue
+		}
 		for other := range w.runs {
 			if len(w.runs) < maxWorking && w.size+size <= maxWorkingBytes {
 				break
 			}
 			w.remove(other)
-		}
-		if size > maxWorkingBytes {
-			continue
 		}
 		if w.runs == nil {
 			w.runs = map[sidecar.RunID]*storedRun{}
@@ -83,9 +83,13 @@ func (w *working) clear() {
 	w.size = 0
 }
 
-// documentBytes is about what a run takes of memory, but for the small change.
+// shareBytes is about what a slot, an item, a node run or an upload takes.
+const shareBytes = 256
+
+// documentBytes is about what a run takes of memory.
 func documentBytes(r *sidecar.Run) int {
-	n := len(r.Inputs) + len(r.Result) + len(r.Error) + len(r.EnvironmentRef) + len(r.Issues)
+	n := shareBytes * (1 + len(r.Slots) + len(r.Items) + len(r.Nodes) + len(r.Uploads))
+	n += len(r.Inputs) + len(r.Result) + len(r.Error) + len(r.EnvironmentRef) + len(r.Issues)
 	if r.Hold != nil && r.Hold.After != nil {
 		n += len(r.Hold.After.Values)
 	}
@@ -170,4 +174,23 @@ func storedInputs(inputs json.RawMessage) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return inputs
+}
+
+// alone looks whether somebody else wrote to the file since the last
+// transaction. Then nothing is true that is not read anew, and the file may be
+// another process's.
+func (w *writer) alone(tx *Tx) error {
+	var version int64
+	if _, err := one(tx, []any{&version}, "PRAGMA data_version"); err != nil {
+		return err
+	}
+	if version == w.fileVersion {
+		return nil
+	}
+	w.working.clear()
+	if err := tx.checkEpoch(); err != nil {
+		return err
+	}
+	w.fileVersion = version
+	return nil
 }

@@ -95,7 +95,7 @@ func (s *Store) Do(ctx context.Context, change func(*Tx) error) error {
 type writer struct {
 	*Store
 	session *session
-	rescued bool // the log is gone, and what it held is in the file
+	rescued bool // the log is gone, and all it held is in the file
 	// fileVersion is SQLite's data_version for this connection, which moves when
 	// another one writes; 0: not read yet.
 	fileVersion int64
@@ -263,9 +263,10 @@ func (w *writer) conclude(tx *Tx, group []*request) *request {
 	if !tx.wrote {
 		return nil
 	}
-	// The file may have gone while this was written; then nobody may rely on it.
+	// The file may have gone while this was written. Where it is now, that is
+	// true; what the next start will find is not known.
 	if err := w.place.check(); err != nil {
-		w.fault(group, err)
+		w.fault(group, unknown(err))
 		return nil
 	}
 	w.refill()
@@ -277,6 +278,7 @@ func (w *writer) begin() (*Tx, error) {
 		w.rescue()
 		return nil, err
 	}
+	w.rescued = false
 	if w.session == nil {
 		session, err := openSession(context.Background(), w.writeDB)
 		if err != nil {
@@ -294,37 +296,6 @@ func (w *writer) begin() (*Tx, error) {
 		return nil, err
 	}
 	return tx, nil
-}
-
-// rescue moves what a removed log holds into the file, once: until then the end
-// of the process would be the end of what was acknowledged.
-func (w *writer) rescue() {
-	if w.rescued || w.session == nil || !w.place.logMisplaced() {
-		return
-	}
-	w.rescued = true
-	if _, err := w.session.exec("PRAGMA wal_checkpoint(FULL)"); err != nil {
-		w.log.Error("what the log of the state database held could not be moved into it", "path", w.path, "error", err)
-	}
-}
-
-// alone looks whether somebody else wrote to the file since the last
-// transaction. Then nothing is true that is not read anew, and the file may be
-// another process's.
-func (w *writer) alone(tx *Tx) error {
-	var version int64
-	if _, err := one(tx, []any{&version}, "PRAGMA data_version"); err != nil {
-		return err
-	}
-	if version == w.fileVersion {
-		return nil
-	}
-	if err := tx.checkEpoch(); err != nil {
-		return err
-	}
-	w.working.clear()
-	w.fileVersion = version
-	return nil
 }
 
 // rollback undoes the transaction. SQLite has done so itself after some
@@ -361,7 +332,7 @@ func (w *writer) fault(group []*request, err error) {
 	if !errors.As(err, &told) {
 		told = storageError(w.path, err)
 	}
-	state := &trouble{err: told, lasting: damageOf(err) == lasting || errors.Is(err, errFenced)}
+	state := &trouble{err: told, lasting: damageOf(err) == lasting || errors.Is(err, errFenced) || errors.Is(err, sidecar.ErrLasting)}
 	if w.trouble.Swap(state) == nil {
 		w.log.Error("the state database cannot be written", "path", w.path, "error", err)
 	}
