@@ -36,7 +36,9 @@ func TestReconnects(t *testing.T) {
 		r.pass(5 * time.Minute)
 		synctest.Wait()
 		now, open := runtime.NumGoroutine(), r.fake.Connections()
-		if now > goroutines || open > connections {
+		// A reconnect that leaves one behind leaves hundreds; those of the
+		// process come and go.
+		if now > goroutines+5 || open > connections {
 			r.Errorf("%d goroutines and %d connections became %d and %d", goroutines, connections, now, open)
 		}
 		t.Logf("%d reconnects: %d goroutines before, %d after; %d connections before, %d after", times, goroutines, now, connections, open)

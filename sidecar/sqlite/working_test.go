@@ -161,7 +161,7 @@ func TestWorkingNeverGoesBack(t *testing.T) {
 			}
 		}
 	}()
-	for range 2000 {
+	for seen := int64(0); seen < 500; {
 		page, err := store.Runs(ctx, sidecar.RunFilter{Scope: "alice"})
 		if err != nil {
 			t.Fatal(err)
@@ -170,12 +170,10 @@ func TestWorkingNeverGoesBack(t *testing.T) {
 		if listed := page.Runs[0].Revision; run.Revision < listed {
 			t.Fatalf("revision %d, after a list had %d", run.Revision, listed)
 		}
+		seen = run.Revision
 	}
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
-	}
-	if last := read(t, store, id).Revision; last < 100 {
-		t.Errorf("it moved %d times only", last)
 	}
 }
