@@ -79,7 +79,7 @@ func (l *fileLock) discard() error {
 	if !l.created {
 		return l.release()
 	}
-	return errors.Join(os.Remove(l.file.Name()), l.release())
+	return removeLocked(l.file)
 }
 
 // lockPath is beside the file itself, whatever links lead to it: one file, one

@@ -22,6 +22,12 @@ func lockFile(file *os.File) error {
 	return nil
 }
 
+// removeLocked removes a file before its lock is freed: whoever waits for that
+// shall see that it is gone.
+func removeLocked(file *os.File) error {
+	return errors.Join(os.Remove(file.Name()), file.Close())
+}
+
 // syncFolder makes the entry of a new file durable.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)

@@ -23,6 +23,19 @@ func lockFile(file *os.File) error {
 	return nil
 }
 
+// removeLocked: a file that is open cannot be removed here. One that somebody
+// else has opened meanwhile is theirs.
+func removeLocked(file *os.File) error {
+	if err := file.Close(); err != nil {
+		return err
+	}
+	err := os.Remove(file.Name())
+	if errors.Is(err, windows.ERROR_SHARING_VIOLATION) {
+		return nil
+	}
+	return err
+}
+
 // syncFolder: folders cannot be synced here; the file system's journal does.
 func syncFolder(string) error { return nil }
 

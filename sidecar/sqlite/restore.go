@@ -5,8 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 )
 
 // Restored is what Restore did.
@@ -62,8 +65,12 @@ const readySuffix = ".restoring"
 // checkRestored refuses a file whose place another one is about to take.
 func checkRestored(path string) error {
 	ready := realPath(path) + readySuffix
-	if _, err := os.Lstat(ready); err != nil {
+	_, err := os.Lstat(ready)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if err != nil {
+		return refusal(path, "whether bringing a backup back was broken off is not known", "Choose another file with --state-db.", err)
 	}
 	return refusal(path, "bringing a backup back was broken off ("+ready+" is still there)",
 		restoreHint(path)+" Or choose another file with --state-db.", nil)
@@ -75,6 +82,7 @@ type restoration struct {
 	whole    string // the copy while it is made
 	ready    string // the copy when it is verified
 	report   Report
+	resumed  bool // one that was broken off: what stood there may be aside in part
 	replaced string
 }
 
@@ -140,7 +148,7 @@ func (r *restoration) inherit() error {
 // exchange keeps what stands there aside and puts the copy in its place. The
 // log goes first: nothing shall ever find it beside the copy.
 func (r *restoration) exchange() (err error) {
-	resumed := isThere(r.ready)
+	r.resumed = isThere(r.ready)
 	if err := os.Rename(r.whole, r.ready); err != nil {
 		return err
 	}
@@ -154,7 +162,10 @@ func (r *restoration) exchange() (err error) {
 	if err := syncFolder(folder); err != nil {
 		return err
 	}
-	aside, last := r.aside()
+	aside, newest, err := r.aside()
+	if err != nil {
+		return err
+	}
 	for _, suffix := range []string{"-wal", "-journal", ""} {
 		if !isThere(r.path + suffix) {
 			continue
@@ -166,8 +177,8 @@ func (r *restoration) exchange() (err error) {
 		moved = append(moved, move)
 		r.replaced = aside
 	}
-	if resumed && r.replaced == "" {
-		r.replaced = last
+	if r.resumed && r.replaced == "" {
+		r.replaced = newest
 	}
 	if err := errors.Join(removeIfThere(r.path+"-shm"), syncFolder(folder)); err != nil {
 		return err
@@ -178,30 +189,50 @@ func (r *restoration) exchange() (err error) {
 	return syncFolder(folder)
 }
 
-// aside is a free name for what is replaced, and the one taken last.
-func (r *restoration) aside() (free, last string) {
-	for n := 1; ; n++ {
-		free = fmt.Sprintf("%s.replaced-%d", r.path, n)
-		if !isThere(free) && !r.takes(free, "-wal") && !r.takes(free, "-journal") {
-			return free, last
-		}
-		last = free
+// aside is the name for what is replaced, one above those that were taken. A
+// log that a restore moved before it was broken off is of the file that still
+// stands here: both belong together.
+func (r *restoration) aside() (name, newest string, err error) {
+	last, err := r.lastTaken()
+	if err != nil {
+		return "", "", err
 	}
+	newest, name = r.numbered(last), r.numbered(last+1)
+	if r.resumed && last > 0 && !isThere(newest) && !r.both(newest, "-wal") && !r.both(newest, "-journal") {
+		name = newest
+	}
+	return name, newest, nil
 }
 
-// takes reports whether a name is taken beside another one. A log that was
-// moved before its file is not: both belong together.
-func (r *restoration) takes(free, suffix string) bool {
-	return isThere(free+suffix) && isThere(r.path+suffix)
+func (r *restoration) numbered(n int) string { return fmt.Sprintf("%s.replaced-%d", r.path, n) }
+
+func (r *restoration) both(name, suffix string) bool {
+	return isThere(name+suffix) && isThere(r.path+suffix)
 }
 
-// undo puts back what was moved, so that all is as it was.
+// lastTaken is the highest number that a file or a log is kept aside with; 0
+// when there is none.
+func (r *restoration) lastTaken() (last int, err error) {
+	entries, err := os.ReadDir(filepath.Dir(r.path))
+	for _, entry := range entries {
+		rest, ours := strings.CutPrefix(entry.Name(), filepath.Base(r.path)+".replaced-")
+		digits, _, _ := strings.Cut(rest, "-")
+		if n, err := strconv.Atoi(digits); ours && err == nil {
+			last = max(last, n)
+		}
+	}
+	return last, err
+}
+
+// undo puts back what was moved, so that all is as it was. What another one
+// moved before it was broken off it cannot: then the copy stays, and no start
+// takes the empty place for a new database.
 func (r *restoration) undo(moved [][2]string) error {
 	var errs []error
 	for i := len(moved) - 1; i >= 0; i-- {
 		errs = append(errs, os.Rename(moved[i][1], moved[i][0]))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(errs...); err != nil || r.resumed {
 		return err // the copy stays: nothing may use a half
 	}
 	return removeIfThere(r.ready)

@@ -1,0 +1,106 @@
+//go:build linux
+
+package sqlite_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
+)
+
+// halfRestored is a wreck whose restore was killed when it had moved what has
+// these suffixes.
+func halfRestored(t *testing.T, files map[string]string, moved ...string) string {
+	t.Helper()
+	path := lay(t, files)
+	for _, suffix := range moved {
+		if err := os.Rename(path+suffix, path+".replaced-1"+suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, path+".restoring", []byte(files["state.db.backup"]))
+	return path
+}
+
+// TestRestoreGoesOn: one that was broken off ends under the name that it took,
+// or leaves what no start takes for an empty place.
+func TestRestoreGoesOn(t *testing.T) {
+	ctx := context.Background()
+	files := wreck(t)
+	t.Run("and_fails", func(t *testing.T) {
+		path := halfRestored(t, files, "-wal", "")
+		if err := os.MkdirAll(path+"-shm/folder", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sqlite.Restore(ctx, path+".backup", path); err == nil {
+			t.Fatal("a folder in the way of -shm did not matter")
+		}
+		if err := os.RemoveAll(path + "-shm"); err != nil {
+			t.Fatal(err)
+		}
+		if runs, refusal := opens(t, path); !strings.Contains(refusal, path+".restoring is still there") {
+			t.Errorf("a start took the empty place: %d runs, %q", runs, refusal)
+		}
+		restored, err := sqlite.Restore(ctx, path+".backup", path)
+		if err != nil || restored.Replaced != path+".replaced-1" || runsOf(t, restored.Replaced) != sinceMet {
+			t.Errorf("got %+v, %v", restored, err)
+		}
+	})
+	t.Run("with_the_log_that_it_moved", func(t *testing.T) {
+		path := halfRestored(t, files, "-wal")
+		write(t, path+".replaced-0", []byte("an older one"))
+		restored, err := sqlite.Restore(ctx, path+".backup", path)
+		if err != nil || restored.Replaced != path+".replaced-1" || runsOf(t, restored.Replaced) != sinceMet {
+			t.Errorf("got %+v, %v", restored, err)
+		}
+	})
+	t.Run("above_a_gap", func(t *testing.T) {
+		path := halfRestored(t, files)
+		write(t, path+".replaced-2-wal", []byte("of one that was removed"))
+		write(t, path+".replaced-3", []byte("an older one"))
+		if err := os.Remove(path + "-wal"); err != nil {
+			t.Fatal(err)
+		}
+		restored, err := sqlite.Restore(ctx, path+".backup", path)
+		if err != nil || restored.Replaced != path+".replaced-4" {
+			t.Errorf("got %+v, %v", restored, err)
+		}
+	})
+}
+
+// TestReplacedHasItsOwnLog: nothing is kept aside beside a log that stayed of
+// something else.
+func TestReplacedHasItsOwnLog(t *testing.T) {
+	ctx := context.Background()
+	path := lay(t, wreck(t))
+	if _, err := sqlite.Restore(ctx, path+".backup", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path + ".replaced-1"); err != nil {
+		t.Fatal(err)
+	}
+	store := open(t, path)
+	endedRun(t, store, "alice", 20)
+	closeStore(t, store) // leaves no log
+	restored, err := sqlite.Restore(ctx, path+".backup", path)
+	if err != nil || restored.Replaced != path+".replaced-2" {
+		t.Fatalf("got %+v, %v", restored, err)
+	}
+	if n := runsOf(t, restored.Replaced); n != backedUp+1 {
+		t.Errorf("%d runs were kept aside", n)
+	}
+}
+
+// TestUnknownRestoreIsNone: where nobody can tell whether one was broken off,
+// no start goes on. With its suffix such a name is too long to look for.
+func TestUnknownRestoreIsNone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), strings.Repeat("n", 247))
+	if runs, refusal := opens(t, path); !strings.Contains(refusal, "whether bringing a backup back was broken off is not known") {
+		t.Errorf("%d runs, %q", runs, refusal)
+	}
+	diff(t, []string(nil), names(t, filepath.Dir(path)))
+}
