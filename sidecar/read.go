@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Lookup reads a scope's run with its slots, items and node runs. An unknown
@@ -114,23 +115,36 @@ func (s *Studio) Version(scope Scope) int64 { return s.store.Version(scope) }
 // Trouble is why nothing can be stored just now; nil when all is well.
 func (s *Studio) Trouble() error { return s.store.Trouble() }
 
-// sessionSet remembers which sessions are stored, so that a read does not
-// write each time.
+// sessionSet remembers when sessions were stored, so that a read does not write
+// each time.
 type sessionSet struct {
 	mu    sync.Mutex
-	known map[Session]struct{}
+	known map[Session]time.Time
 }
 
-// sessionsMax bounds the set; beyond it a session is merely written again.
-const sessionsMax = 100_000
+const (
+	// sessionsMax bounds the set; beyond it a session is merely written again.
+	sessionsMax = 100_000
+	// seenPause is how long a session that keeps coming is not written again.
+	seenPause = 24 * time.Hour
+)
 
-// Remember stores a session when it is new.
+// seenFor is seenPause, or less where sessions are pruned so early: one that is
+// known is in the store.
+func (s *Studio) seenFor() time.Duration {
+	if s.keep.Age > 0 {
+		return min(seenPause, s.keep.Age/2)
+	}
+	return seenPause
+}
+
+// Remember stores a session when it is new, and that it was seen now and then.
 func (s *Studio) Remember(ctx context.Context, session Session) error {
-	set := &s.sessions
+	set, now := &s.sessions, time.Now()
 	set.mu.Lock()
-	_, known := set.known[session]
+	stored, known := set.known[session]
 	set.mu.Unlock()
-	if known {
+	if known && now.Sub(stored) < s.seenFor() {
 		return nil
 	}
 	if err := s.store.SaveSession(context.WithoutCancel(ctx), session); err != nil {
@@ -139,8 +153,8 @@ func (s *Studio) Remember(ctx context.Context, session Session) error {
 	set.mu.Lock()
 	defer set.mu.Unlock()
 	if set.known == nil || len(set.known) >= sessionsMax {
-		set.known = map[Session]struct{}{}
+		set.known = map[Session]time.Time{}
 	}
-	set.known[session] = struct{}{}
+	set.known[session] = now
 	return nil
 }

@@ -39,3 +39,28 @@ func TestPruneSessions(t *testing.T) {
 		t.Errorf("%d sessions are left", n)
 	}
 }
+
+// TestPruneSharingSessions: where all share a gallery, who has runs there stays
+// and others go.
+func TestPruneSharingSessions(t *testing.T) {
+	ctx := context.Background()
+	store := fresh(t)
+	for _, id := range []sidecar.SessionID{"ran", "looked"} {
+		if err := store.SaveSession(ctx, sidecar.Session{ID: id, Scope: sidecar.SharedScope}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := newRun(sidecar.SharedScope, 1)
+	run.Session = "ran"
+	create(t, store, run)
+	row(t, store, "UPDATE sessions SET updated_at = '2025-01-01T00:00:00.000Z'")
+	if _, err := store.Prune(ctx, sidecar.Retention{Age: 24 * time.Hour}, time.Now(), func(string) int64 { return 0 }); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, store, "SELECT count(*) FROM sessions WHERE session_id = 'ran'"); n != 1 {
+		t.Error("one with a run is gone")
+	}
+	if n := count(t, store, "SELECT count(*) FROM sessions"); n != 1 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
