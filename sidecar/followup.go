@@ -130,8 +130,7 @@ func (s *Studio) followUp(ctx context.Context, id RunID) (Signal, []Blob, error)
 	if parent == nil {
 		return Signal{}, nil, err
 	}
-	f := feeder{studio: s, run: run, parent: parent, uploads: slices.Clone(run.Uploads)}
-	bound, blobs, err := f.bind(ctx)
+	bound, blobs, err := newFeeder(s, run, parent).bind(ctx)
 	return Signal{Kind: SignalReleased, Wait: WaitParent, Bound: bound}, blobs, err
 }
 
@@ -156,12 +155,7 @@ func (s *Studio) completedParent(ctx context.Context, run *Run) (*Run, error) {
 func (s *Studio) hopeless(ctx context.Context, run *Run) (*Failure, error) {
 	parent, err := s.completedParent(ctx, run)
 	if parent != nil {
-		f := feeder{run: run, parent: parent}
-		for _, feed := range run.Hold.After.Inputs {
-			if _, ok := f.first(feed.Output); !ok {
-				err = f.empty(feed)
-			}
-		}
+		err = newFeeder(nil, run, parent).check()
 	}
 	var refused *RefusedError
 	if errors.As(err, &refused) {
@@ -181,7 +175,22 @@ func notFed(message, hint string) *RefusedError {
 type feeder struct {
 	studio      *Studio
 	run, parent *Run
+	firsts      map[string]made // of the parent's outputs that are not empty
 	uploads     []UploadID
+}
+
+func newFeeder(s *Studio, run, parent *Run) *feeder {
+	return &feeder{studio: s, run: run, parent: parent, firsts: firstsOf(parent), uploads: slices.Clone(run.Uploads)}
+}
+
+// check refuses a follow-up whose parent made nothing of what it would be fed.
+func (f *feeder) check() error {
+	for _, feed := range f.run.Hold.After.Inputs {
+		if _, ok := f.firsts[feed.Output]; !ok {
+			return f.empty(feed)
+		}
+	}
+	return nil
 }
 
 func (f *feeder) bind(ctx context.Context) (*Bound, []Blob, error) {
@@ -259,22 +268,23 @@ type made struct {
 	ContentType string          `json:"content_type"`
 }
 
-func (f *feeder) first(output string) (made, bool) {
+func firstsOf(run *Run) map[string]made {
 	var doc struct {
 		Outputs []struct {
 			Name      string `json:"name"`
 			Artifacts []made `json:"artifacts"`
 		} `json:"outputs"`
 	}
-	if json.Unmarshal(f.parent.Result, &doc) != nil {
-		return made{}, false
+	firsts := map[string]made{}
+	if json.Unmarshal(run.Result, &doc) != nil {
+		return firsts
 	}
 	for _, out := range doc.Outputs {
-		if out.Name == output && len(out.Artifacts) > 0 {
-			return out.Artifacts[0], true
+		if _, twice := firsts[out.Name]; !twice && len(out.Artifacts) > 0 {
+			firsts[out.Name] = out.Artifacts[0]
 		}
 	}
-	return made{}, false
+	return firsts
 }
 
 func (f *feeder) empty(feed Feed) *RefusedError {
@@ -285,7 +295,7 @@ func (f *feeder) empty(feed Feed) *RefusedError {
 // upload.
 func (f *feeder) value(ctx context.Context, feed Feed) (json.RawMessage, error) {
 	empty := f.empty(feed)
-	artifact, ok := f.first(feed.Output)
+	artifact, ok := f.firsts[feed.Output]
 	switch {
 	case !ok:
 		return nil, empty

@@ -24,7 +24,7 @@ version = 1
 api_prompt_file = "workflow_api/say.json"
 [tool.comfygit.workflows.say.execution_contract.contracts.default]
 inputs = [ { name = "words", type = "string", node_id = "1", required = true, api_field_key = "value" } ]
-outputs = [ { name = "out", type = "string", node_id = "2" }, { name = "none", type = "image", node_id = "2" } ]
+outputs = [ { name = "out", type = "string", node_id = "2" }, { name = "none", type = "image", node_id = "2" }, { name = "void", type = "image", node_id = "2" } ]
 `
 
 const sayGraph = `{"1":{"class_type":"PrimitiveString","inputs":{"value":"?"}},"2":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`
@@ -191,6 +191,14 @@ func TestFollowUpIsRejected(t *testing.T) {
 			parent, err := r.studio.Launch(context.Background(), req)
 			must(r, err)
 			r.ends(r.follow(parent, "load", "picture", "none"), rejected)
+			r.finished(parent.ID)
+			req = r.following(parent, "load", "picture", "none")
+			req.After.Inputs = append(req.After.Inputs, sidecar.Feed{Input: "picture", Output: "void"})
+			run, err := r.studio.Launch(context.Background(), req)
+			must(r, err)
+			if got := r.ends(run, rejected); !strings.Contains(got.Error, "Output 'none'") {
+				t.Errorf("of two empty ones it does not name the first: %q", got.Error)
+			}
 		})
 	})
 	t.Run("the_file_is_gone", func(t *testing.T) {

@@ -19,8 +19,9 @@
 // change does not stop.
 //
 // A full disk fails the group that met it. Reading goes on, and writing again
-// as soon as there is space. What frees space may use a reserve. A failed fsync leaves open what the disk holds:
-// nothing is written after it until the file is opened anew.
+// as soon as there is space. What frees space may use a reserve. A failed fsync
+// leaves open what the disk holds: nothing is written after it until the file
+// is opened anew.
 //
 // # Reading
 //
@@ -52,6 +53,6 @@
 // SQLite opens it, and so is one with several names. A file that is removed or
 // replaced while it is open takes no more writes until it is back: each
 // acknowledgement is given after a look that it, its log and its index are
-// where the next start will find them. Before a migration changes a file that held something, a
-// copy is put beside it.
+// where the next start will find them. Before a migration changes a file that
+// held something, a copy is put beside it.
 package sqlite

@@ -44,11 +44,11 @@ const (
 	// doomShown dooms the copy that an item shows, unless another one does too.
 	doomShown = `
 		INSERT INTO files (id, kind, name, path, state, created_at, expires_at)
-		SELECT 'doomed/' || ` + refCell + `, 'doomed', '', ` + refCell + `, '', ?, ? FROM gallery_items AS i
-		WHERE i.item_id = ? AND ` + refCell + ` <> '' AND NOT EXISTS (
-			SELECT 1 FROM gallery_items AS other
-			WHERE other.scope_key = i.scope_key AND other.run_id = i.run_id AND other.item_id <> i.item_id
-				AND CASE WHEN json_valid(other.artifact_json) THEN json_extract(other.artifact_json, '$.serve_artifact') END = ` + refCell + `)
+		SELECT 'doomed/' || ref, 'doomed', '', ref, '', ?, ? FROM (
+			SELECT i.item_id, i.scope_key, i.run_id, ` + refCell + ` AS ref FROM gallery_items AS i WHERE i.item_id = ?) AS shown
+		WHERE ref <> '' AND NOT EXISTS (
+			SELECT 1 FROM gallery_items AS i
+			WHERE i.scope_key = shown.scope_key AND i.run_id = shown.run_id AND i.item_id <> shown.item_id AND ` + refCell + ` = shown.ref)
 		ON CONFLICT DO NOTHING`
 	newestOfThese = "SELECT e.scope, max(e.seq) FROM " + eventsOfThese + " GROUP BY e.scope"
 	digestsNamed  = "SELECT graph, contract FROM run_state WHERE run_id IN " + theseRuns
