@@ -95,3 +95,6 @@ func (tx *Tx) Trimmed(scope sidecar.Scope, upTo sidecar.Seq) error { return tx.t
 
 // SetRefill makes a spent reserve be filled again after a time.
 func (s *Store) SetRefill(d time.Duration) { s.reserve.pause = d }
+
+// SpendReserve makes it time to fill the reserve again.
+func (s *Store) SpendReserve() { s.reserve.spent = time.Now().Add(-2 * s.reserve.pause) }

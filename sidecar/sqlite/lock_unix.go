@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// errNoSpace is what the system says of a full disk.
+const errNoSpace = unix.ENOSPC
+
 func lockFile(file *os.File) error {
 	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// errNoSpace is what the system says of a full disk.
+const errNoSpace = windows.ERROR_DISK_FULL
+
 // lockFile locks a byte beyond the text, so that others can still read who
 // holds the lock.
 func lockFile(file *os.File) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	lib "modernc.org/sqlite/lib"
@@ -20,6 +21,13 @@ const DefaultReserve = 4 << 20
 // transactions.
 const refillPause = time.Minute
 
+// fillStep is how much is written of a reserve before it is asked whether to go
+// on.
+const fillStep = 256 << 10
+
+// errHalted means that the space for a reserve is needed.
+var errHalted = errors.New("it was halted")
+
 // reserve is a file that takes space until somebody deletes and there is none.
 // The writer alone uses it.
 type reserve struct {
@@ -27,6 +35,9 @@ type reserve struct {
 	size  int64 // 0: there is none
 	spent time.Time
 	pause time.Duration
+
+	filling chan error   // tells how filling it ended; nil: nobody does
+	halt    *atomic.Bool // ends that
 }
 
 // reserveOf is the reserve of a store, which was spent at a time, or not.
@@ -40,28 +51,32 @@ func reserveOf(options Options, spent time.Time) reserve {
 // noSpace reports whether an error is for lack of space on the disk.
 func noSpace(err error) bool {
 	code := codeOf(err)
-	return code&0xff == lib.SQLITE_FULL || code == lib.SQLITE_IOERR_WRITE
+	return code&0xff == lib.SQLITE_FULL || code == lib.SQLITE_IOERR_WRITE || errors.Is(err, errNoSpace)
 }
 
-// fill takes the space, unless it has it already. What is written cannot be
-// stored any smaller.
-func (r *reserve) fill() error {
+// fill takes the space, unless it has it already or shall stop. What is written
+// cannot be stored any smaller.
+func (r *reserve) fill(stop func() bool) error {
 	if info, err := os.Stat(r.path); r.size == 0 || err == nil && info.Size() == r.size {
 		return nil
 	}
-	r.spent = time.Now()
 	file, err := os.OpenFile(r.path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyN(file, rand.Reader, r.size)
+	for left := r.size; err == nil && left > 0; left -= fillStep {
+		if stop() {
+			err = errHalted
+			break
+		}
+		_, err = io.CopyN(file, rand.Reader, min(left, fillStep))
+	}
 	if err == nil {
 		err = file.Sync()
 	}
 	if err != nil {
 		return errors.Join(err, file.Truncate(0), file.Close())
 	}
-	r.spent = time.Time{}
 	return file.Close()
 }
 
@@ -87,13 +102,20 @@ func freeing(ctx context.Context) context.Context {
 }
 
 // makeRoom lets go of the reserve for a group that frees space and found none,
-// and moves the log into its file, so that it can be written anew.
+// and moves the log into its file, so that it can be written anew. What is being
+// reserved just now is let go for any group.
 func (w *writer) makeRoom(group []*request, err error) bool {
+	if !noSpace(err) {
+		return false
+	}
+	if w.haltFilling() {
+		return true
+	}
 	frees := false
 	for _, req := range group {
 		frees = frees || req.frees
 	}
-	if !frees || !noSpace(err) {
+	if !frees {
 		return false
 	}
 	spent, err := w.reserve.spend()
@@ -110,15 +132,47 @@ func (w *writer) makeRoom(group []*request, err error) bool {
 	return true
 }
 
-// refill takes the space again once there is some.
+// refill takes the space again once there is some. Nobody waits for it but
+// Close.
 func (w *writer) refill() {
-	if w.reserve.due() {
-		w.fillReserve()
+	r := &w.reserve
+	if r.filling != nil {
+		select {
+		case err := <-r.filling:
+			w.filled(err)
+		default:
+		}
+		return
 	}
+	if !r.due() {
+		return
+	}
+	filling, halt := make(chan error, 1), new(atomic.Bool)
+	r.filling, r.halt = filling, halt
+	w.done.Go(func() {
+		filling <- r.fill(func() bool { return halt.Load() || w.closed() })
+	})
 }
 
-func (w *writer) fillReserve() {
-	if err := w.reserve.fill(); err != nil {
+// haltFilling ends a filling that is under way; false when that took no space,
+// or has all of it.
+func (w *writer) haltFilling() bool {
+	if w.reserve.filling == nil {
+		return false
+	}
+	w.reserve.halt.Store(true)
+	err := <-w.reserve.filling
+	w.filled(err)
+	return err != nil
+}
+
+// fillReserve takes the space before anybody waits for the writer.
+func (w *writer) fillReserve() { w.filled(w.reserve.fill(w.closed)) }
+
+func (w *writer) filled(err error) {
+	w.reserve.filling, w.reserve.spent = nil, time.Time{}
+	if err != nil {
+		w.reserve.spent = time.Now()
 		w.log.Debug("there is no space to reserve", "path", w.reserve.path, "error", err)
 	}
 }
