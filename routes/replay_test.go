@@ -101,7 +101,7 @@ func TestWhatIsNotKept(t *testing.T) {
 // While a client waits for its run, what it sent is not kept in memory.
 func TestBodyOfAWaiterIsLetGo(t *testing.T) {
 	r := start(t)
-	const size = 32 << 20
+	const size = 16 << 20
 	body := `{"wait": true}` + strings.Repeat(" ", size)
 	held := func() int64 {
 		runtime.GC()

@@ -179,12 +179,15 @@ func (c *call) waitEnded(s shape, run *sidecar.Run) *fault {
 		backend = "proxy"
 	}
 	message := fmt.Sprintf("Timed out waiting for %s prompt %s", backend, prompt)
+	hint := fmt.Sprintf("The run goes on; follow it under /runs/%s.", run.ID)
 	if c.r.Context().Err() != nil {
 		message = fmt.Sprintf("The server stops; it waits no longer for %s prompt %s", backend, prompt)
+		if c.opts.State == "ephemeral" {
+			hint = "This server keeps nothing: what it knows of the run ends with it. Start it with --state local to keep runs."
+		}
 	}
 	return &fault{
-		code: sidecar.CodeTimeout, message: message,
-		hint: fmt.Sprintf("The run goes on; follow it under /runs/%s.", run.ID),
+		code: sidecar.CodeTimeout, message: message, hint: hint,
 		more: func(t *text) {
 			t.str("run_id", string(run.ID))
 			s.slots(t, run)

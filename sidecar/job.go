@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
@@ -15,7 +16,7 @@ func (e recoveryError) Error() string { return string(e) }
 
 // jobOf is what the executor needs of a stored run.
 func (s *Studio) jobOf(ctx context.Context, run *Run) (Job, error) {
-	job := Job{Run: run.ID, Prompt: run.PromptID, Resumed: run.Attempt > 0, Accepted: run.Accepted, Due: run.DueAt, EnvironmentRef: run.EnvironmentRef}
+	job := Job{Run: run.ID, Prompt: run.PromptID, Resumed: s.mayHaveRun(run), Accepted: run.Accepted, Due: run.DueAt, EnvironmentRef: run.EnvironmentRef}
 	if !run.DueAt.IsZero() {
 		job.Limit = run.DueAt.Sub(run.CreatedAt)
 		if run.Hold != nil && run.Hold.Limit > 0 {
@@ -42,6 +43,23 @@ func (s *Studio) jobOf(ctx context.Context, run *Run) (Job, error) {
 		return job, recoveryError("Active run has no ComfyUI prompt id to recover.")
 	}
 	return job, nil
+}
+
+// mayHaveRun tells that the backend may have the run's prompt already: it was
+// being handed over, or a backup was brought back from before that.
+func (s *Studio) mayHaveRun(run *Run) bool {
+	restored := s.restored.Load()
+	return run.Attempt > 0 || restored != nil && run.CreatedAt.Before(*restored)
+}
+
+// recoverRestored reads when a backup was brought back.
+func (s *Studio) recoverRestored(ctx context.Context) error {
+	at, err := retry(ctx, s.log, "read when a backup was brought back", func() (time.Time, error) { return s.store.RestoredAt(ctx) })
+	if err != nil {
+		return fmt.Errorf("read when a backup was brought back: %w", err)
+	}
+	s.restored.Store(&at)
+	return nil
 }
 
 // launchedOutputs are the outputs of the contract as launched. A run that the

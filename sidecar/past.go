@@ -31,7 +31,7 @@ func (s *Studio) Past(ctx context.Context, scope Scope, id RunID, at int64) (*Pa
 			return nil, err
 		}
 		if past.Current = d.Revision; at < 1 || at > past.Current {
-			return nil, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("Run '%s' has had no revision %d.", id, at), Hint: "Its revisions begin with 1."}
+			return nil, &Error{Code: CodeBadRequest, Message: fmt.Sprintf("Run '%s' has had no revision %d.", id, at), Hint: fmt.Sprintf("Its revisions are 1 to %d.", past.Current)}
 		}
 		if err != nil || len(d.Events) == 0 {
 			return nil, &Error{

@@ -34,6 +34,8 @@ type Store interface {
 	// Children lists a scope's runs that came from another, newest first, as
 	// Runs does.
 	Children(ctx context.Context, scope Scope, parent RunID) (RunPage, error)
+	// RestoredAt is when a backup was brought back as this store; zero: never.
+	RestoredAt(ctx context.Context) (time.Time, error)
 	// QueuePaused tells whether the queue was paused; PauseQueue pauses or
 	// resumes it, with an event that tells of it when it was not so before.
 	QueuePaused(ctx context.Context) (bool, error)

@@ -2,10 +2,12 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -76,6 +78,8 @@ type Studio struct {
 	keep    Retention
 	copies  Copies
 	takenUp chan struct{} // closed when an earlier life's runs are taken up
+	// restored is when a backup was brought back as the store; nil: not read yet.
+	restored atomic.Pointer[time.Time]
 
 	uploads *upload.Folder
 	placing sync.Mutex // held while a received file gets its name
@@ -169,7 +173,7 @@ func (s *Studio) recover(ctx context.Context, g *errgroup.Group) error {
 	if err != nil {
 		return fmt.Errorf("read unfinished runs: %w", err)
 	}
-	if err := s.recoverPause(ctx); err != nil {
+	if err := errors.Join(s.recoverPause(ctx), s.recoverRestored(ctx)); err != nil {
 		return err
 	}
 	count := 0

@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
 	"strings"
+
+	"github.com/comfygit-ai/studio-sidecar/routes"
 )
 
 // launchSecretEnv holds the secret that a launcher's proxy brings with each
@@ -80,5 +83,16 @@ type tokenFlag struct {
 func (f *tokenFlag) show(req *http.Request) {
 	if f.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+f.Token)
+	}
+}
+
+// warnOfGuests tells when anybody who reaches the address may use the server.
+func (c *serveCmd) warnOfGuests(log *slog.Logger) {
+	asks, flag := c.Token != "" || c.TokenFile != "", "--token"
+	if c.Role == routes.RoleProxy {
+		asks, flag = c.ProxyToken != "", "--proxy-token"
+	}
+	if !asks && !isLoopback(c.Host) {
+		log.Warn("anybody who reaches this address may use the server: it asks for no token", "host", c.Host, "set", flag)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -97,6 +98,36 @@ type healthAnswer struct {
 		Error     string `json:"error"`
 		Hint      string `json:"hint"`
 	} `json:"comfyui"`
+	Manifest struct {
+		Faults []struct {
+			File     string `json:"file"`
+			Line     int    `json:"line"`
+			Workflow string `json:"workflow"`
+			Contract string `json:"contract"`
+			Message  string `json:"message"`
+		} `json:"faults"`
+	} `json:"manifest"`
+	Storage struct {
+		OK    *bool  `json:"ok"` // nil: a sidecar of another make
+		Error string `json:"error"`
+	} `json:"storage"`
+}
+
+// wrong is what is not as it should be, the worst first; nil when all is well.
+// A contract that is broken hides no other, and is no fault of the sidecar.
+func (h *healthAnswer) wrong() error {
+	if h.Storage.OK != nil && !*h.Storage.OK {
+		return errors.New(h.Storage.Error)
+	}
+	for _, f := range h.Manifest.Faults {
+		if f.Workflow == "" {
+			return fmt.Errorf("%s line %d: %s", f.File, f.Line, f.Message)
+		}
+	}
+	if !h.ComfyUI.Available {
+		return fmt.Errorf("ComfyUI is not available: %s", h.ComfyUI.Error)
+	}
+	return nil
 }
 
 // healthMax bounds the answer of something that is no sidecar.
@@ -118,14 +149,16 @@ func (c *healthCmd) Run(con console) error {
 			state += ": " + answer.ComfyUI.Hint
 		}
 		fmt.Fprintf(con.out, "environment %s\ncomfyui %s\ndigest %s\n", answer.Environment, state, answer.Ref.Digest)
+		for _, f := range answer.Manifest.Faults {
+			if f.Workflow != "" {
+				fmt.Fprintf(con.out, "broken %s/%s: %s\n", f.Workflow, f.Contract, f.Message)
+			}
+		}
 	}
-	switch {
-	case c.ExpectDigest != "" && c.ExpectDigest != answer.Ref.Digest:
+	if c.ExpectDigest != "" && c.ExpectDigest != answer.Ref.Digest {
 		return fmt.Errorf("the contract digest is %q, not %q", answer.Ref.Digest, c.ExpectDigest)
-	case !answer.ComfyUI.Available:
-		return fmt.Errorf("ComfyUI is not available: %s", answer.ComfyUI.Error)
 	}
-	return nil
+	return answer.wrong()
 }
 
 func (c *healthCmd) ask(con console) ([]byte, healthAnswer, error) {

@@ -217,13 +217,32 @@ func (r *remote) resolve(ref string) (string, error) {
 	return u.String(), nil
 }
 
-// launch starts a run and returns its id.
-func (r *remote) launch(ctx context.Context, workflow, contract string, inputs map[string]json.RawMessage) (string, error) {
-	var answer struct {
-		ID string `json:"run_id"`
+// receipt is the answer to a run that was launched.
+type receipt struct {
+	ID     string          `json:"run_id"`
+	Issues json.RawMessage `json:"issues"` // warnings, a JSON array
+}
+
+// warnings are the sentences of the receipt's issues.
+func (r *receipt) warnings() []string {
+	var issues []struct {
+		Message string `json:"message"`
 	}
+	var said []string
+	if json.Unmarshal(r.Issues, &issues) != nil {
+		return nil // of another shape: it stands in the JSON report
+	}
+	for _, issue := range issues {
+		said = append(said, issue.Message)
+	}
+	return said
+}
+
+// launch starts a run.
+func (r *remote) launch(ctx context.Context, workflow, contract string, inputs map[string]json.RawMessage) (receipt, error) {
+	var answer receipt
 	err := r.post(ctx, r.url("contracts", workflow, contract, "run"), map[string]any{"inputs": inputs}, &answer)
-	return answer.ID, err
+	return answer, err
 }
 
 func (r *remote) cancel(ctx context.Context, id string) error {

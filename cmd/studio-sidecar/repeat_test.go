@@ -82,7 +82,8 @@ func TestRunRepeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	inputs := map[string]json.RawMessage{"steps": json.RawMessage("1"), "width": json.RawMessage("64"), "height": json.RawMessage("64")}
-	id, err := r.launch(t.Context(), "painting", "default", inputs)
+	launched, err := r.launch(t.Context(), "painting", "default", inputs)
+	id := launched.ID
 	if err != nil || id == "" {
 		t.Fatal(id, err)
 	}

@@ -85,13 +85,20 @@ func (c *runCmd) runAt(ctx context.Context, base string, con console) error {
 		workflow, contract = c.Contract[:at], c.Contract[at+1:]
 	}
 	remote := &remote{base: strings.TrimRight(base, "/"), session: "cli_" + strings.ToLower(rand.Text()), token: c.tokenFlag}
-	id, err := c.launch(ctx, remote, workflow, contract)
+	if err := os.MkdirAll(c.Out, 0o755); err != nil {
+		return fmt.Errorf("make folder %s: %w", c.Out, err) // before anything is computed
+	}
+	launched, err := c.launch(ctx, remote, workflow, contract)
+	id := launched.ID
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
 		return c.report(con, &outcome{Err: refused})
 	case err != nil:
 		return err
+	}
+	for _, warning := range launched.warnings() {
+		tell(con.err, warning, "")
 	}
 	bar := newProgressBar(con.err, c.JSON)
 	end, err := remote.follow(ctx, id, bar.show)
@@ -102,20 +109,23 @@ func (c *runCmd) runAt(ctx context.Context, base string, con console) error {
 	if err != nil {
 		return err
 	}
+	if len(launched.warnings()) > 0 && len(end.Issues) == 0 {
+		end.Issues = launched.Issues
+	}
 	if end.Status == "completed" {
 		end.Files, err = remote.download(ctx, end, c.Out)
 	}
 	return errors.Join(c.report(con, end), err)
 }
 
-func (c *runCmd) launch(ctx context.Context, remote *remote, workflow, contract string) (string, error) {
+func (c *runCmd) launch(ctx context.Context, remote *remote, workflow, contract string) (receipt, error) {
 	form, err := remote.form(ctx, workflow, contract)
 	if err != nil {
-		return "", err
+		return receipt{}, err
 	}
 	inputs, err := c.values(ctx, remote, form)
 	if err != nil {
-		return "", err
+		return receipt{}, err
 	}
 	return remote.launch(ctx, workflow, contract, inputs)
 }

@@ -32,6 +32,7 @@ func (c *serveCmd) Run(line *cli, con console) error {
 	}
 	defer file.Close()
 	easeCollector()
+	c.warnOfGuests(log)
 	listener, err := listen(con.ctx, c.listenFlags)
 	if err != nil {
 		return err

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
@@ -66,17 +68,35 @@ func (c *restoreCmd) Run(line *cli, con console) error {
 	if err != nil {
 		return err
 	}
+	unfinished, err := unfinishedIn(con.ctx, done.Path)
+	if err != nil {
+		return err
+	}
 	if c.JSON {
 		return json.NewEncoder(con.out).Encode(map[string]any{
-			"from": c.Backup, "to": done.Path, "replaced": done.Replaced, "runs": done.Runs, "events": done.Events,
+			"from": c.Backup, "to": done.Path, "replaced": done.Replaced, "runs": done.Runs, "events": done.Events, "unfinished": unfinished,
 		})
 	}
-	kept := ""
+	kept, left := "", ""
 	if done.Replaced != "" {
 		kept = "; what stood there is " + done.Replaced
 	}
-	_, err = fmt.Fprintf(con.out, "%s: %d runs, %d events%s\n", done.Path, done.Runs, done.Events, kept)
+	if unfinished > 0 {
+		left = fmt.Sprintf("%d runs had not ended; the next start runs what ComfyUI does not know of\n", unfinished)
+	}
+	_, err = fmt.Fprintf(con.out, "%s: %d runs, %d events%s\n%s", done.Path, done.Runs, done.Events, kept, left)
 	return err
+}
+
+// unfinishedIn counts the runs that the next start takes up.
+func unfinishedIn(ctx context.Context, db string) (n int, err error) {
+	reader, err := sqlite.OpenReader(ctx, db)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	runs, err := reader.Runs(ctx, true, math.MaxInt32)
+	return len(runs), err
 }
 
 type verifyCmd struct {

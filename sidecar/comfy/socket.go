@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/url"
 	"time"
@@ -46,16 +47,23 @@ func (e *Executor) Watch(ctx context.Context, report func(sidecar.News)) error {
 		return errWatching
 	}
 	defer e.watching.Unlock()
+	told := false // that it is down, since it stood for a while
 	for pause := backOff; ; {
 		began := time.Now()
 		err := e.listen(ctx, report)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		e.opts.Logger.Info("ComfyUI's socket is down", "err", err, "held", time.Since(began).Round(time.Millisecond))
-		if time.Since(began) >= steadyAfter {
-			pause = backOff
+		held := time.Since(began)
+		if held >= steadyAfter {
+			pause, told = backOff, false
 		}
+		level := slog.LevelInfo
+		if told {
+			level = slog.LevelDebug
+		}
+		e.opts.Logger.Log(ctx, level, "ComfyUI's socket is down", "err", err, "held", held.Round(time.Millisecond))
+		told = true
 		if wait(ctx, jittered(pause)) != nil {
 			return ctx.Err()
 		}

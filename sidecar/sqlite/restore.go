@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
 // Restored is what Restore did.
@@ -129,7 +132,30 @@ func leavePositions(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	return nil
+	return noteRestored(ctx, tx)
+}
+
+// restoredKey is the time in sidecar_meta at which a backup was brought back.
+const restoredKey = "restored_at"
+
+// noteRestored keeps when: what had not begun in the backup may have run since.
+func noteRestored(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO sidecar_meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+		restoredKey, sidecar.FormatTime(time.Now()))
+	return err
+}
+
+// RestoredAt is when a backup was brought back as this file; zero: never.
+func (s *Store) RestoredAt(ctx context.Context) (time.Time, error) {
+	var at textCell
+	err := s.view(ctx, false, func(q querier) error {
+		_, err := one(q, []any{&at}, "SELECT value FROM sidecar_meta WHERE key = ?", restoredKey)
+		return err
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read when a backup was brought back: %w", err)
+	}
+	return timeOf(at), nil
 }
 
 // inherit gives the copy the rights of the file that it replaces: the server's
