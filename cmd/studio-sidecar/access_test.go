@@ -57,7 +57,11 @@ func TestTokenAndLaunchSecret(t *testing.T) {
 	}
 	t.Setenv(launchSecretEnv, "s3cret-of-the-launcher")
 	_, comfy := startFake(t, comfyfake.Options{})
-	p := start(t, t.TempDir(), comfy, "--token-file", file)
+	env, err := layDemo(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, env.Dir, comfy, "--token-file", file)
 	ask := func(headers ...string) int {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", p.url+"/runs", http.NoBody)
 		if err != nil {

@@ -120,8 +120,12 @@ func (h *healthAnswer) wrong() error {
 		return errors.New(h.Storage.Error)
 	}
 	for _, f := range h.Manifest.Faults {
-		if f.Workflow == "" {
+		switch {
+		case f.Workflow != "":
+		case f.Line > 0:
 			return fmt.Errorf("%s line %d: %s", f.File, f.Line, f.Message)
+		default:
+			return errors.New(f.Message)
 		}
 	}
 	if !h.ComfyUI.Available {
