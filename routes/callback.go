@@ -79,7 +79,7 @@ func (cb *callback) read() error {
 		return err
 	}
 	if cb.raw == nil {
-		return badRequest("Worker callback request is missing a payload field.", "Send the part 'payload' first.")
+		return withoutPayload()
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (cb *callback) part(part *multipart.Part) error {
 	case field == "":
 		return badRequest("Callback upload part is missing a field name.", "Name each part as its artifact's upload_field.")
 	case cb.raw == nil:
-		return badRequest("Callback payload must be sent before file parts.", "Send the part 'payload' first.")
+		return withoutPayload()
 	}
 	src := &readFault{Reader: cb.boundPart(part, &fault{
 		code: sidecar.CodeTooLarge, message: fmt.Sprintf("Callback upload '%s' is too large. Limit: %d bytes.", field, cb.opts.MaxRequestBytes),
@@ -323,4 +323,10 @@ func elementsOf(raw json.RawMessage) []json.RawMessage {
 		return nil
 	}
 	return list
+}
+
+// withoutPayload refuses a form that has no payload, or files before it: which
+// of them are wanted is told by the payload.
+func withoutPayload() error {
+	return badRequest("Worker callback request is missing a payload field.", "Send the part 'payload' first.")
 }

@@ -103,7 +103,7 @@ func callbackLimits(t *testing.T) {
 	}{
 		"a larger file":                   {"", three, formLimit + 1, 413, "Callback upload 'artifact_0_0' is too large. Limit: 4096 bytes."},
 		"a larger file that nobody wants": {"", []string{"other"}, formLimit + 1, 413, "Callback upload 'other' is too large. Limit: 4096 bytes."},
-		"a file before the payload":       {"artifact_0_0", nil, 1, 400, "Callback payload must be sent before file parts."},
+		"a file before the payload":       {"artifact_0_0", nil, 1, 400, "Worker callback request is missing a payload field."},
 		"4097 files":                      {"", many, 1, 413, "The form brings too many files. At most 4096 are taken."},
 	} {
 		a := send("running", "{}, {}, {}", c.before, c.fields, c.size)
