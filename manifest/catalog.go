@@ -27,10 +27,7 @@ type Catalog struct {
 	git      repository
 	loads    rounds
 	last     reading // what current was made of; touched by one load at a time
-
-	graphsMu sync.Mutex
-	graphs   map[string]checkedGraph // by path, as Diagnose last found them
-	parsed   parsedGraphs
+	graphs   graphMemory
 }
 
 // reading is one look at pyproject.toml.
@@ -69,7 +66,9 @@ func (c *Catalog) Snapshot() *Snapshot {
 }
 
 // Digest is Snapshot().Digest() without reading what the files declare.
-func (c *Catalog) Digest() string { return c.digester.of(c.settleLayout().Manifest) }
+func (c *Catalog) Digest() string { return c.look().digest }
+
+func (c *Catalog) look() look { return c.digester.look(c.settleLayout().Manifest) }
 
 func (c *Catalog) refresh() {
 	path := filepath.Join(c.settleLayout().Manifest, pyprojectFile)

@@ -1,69 +1,75 @@
 package manifest
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"time"
+	"slices"
 )
 
-// checkedGraph is which nodes a graph's file had when it had that stamp.
-type checkedGraph struct {
-	stamp stamp
-	at    time.Time
-	nodes map[string]bool
+// diagnosis is what was found in a snapshot's graphs while the digest's files
+// were of that generation.
+type diagnosis struct {
+	generation uint64
+	beside     []file // graphs that the digest does not cover
+	faults     []Fault
 }
 
 // Diagnose looks into every graph that a contract names, reading those again
 // that changed, and lists all faults: those of the snapshot, graphs that cannot
 // be used, bindings to nodes that a graph lacks, and defaults that no run can
-// use.
+// use. The list is shared and not to be changed.
 func (s *Snapshot) Diagnose() []Fault {
-	faults := append([]Fault(nil), s.Faults...)
-	k := s.catalog
-	k.graphsMu.Lock()
-	defer k.graphsMu.Unlock()
-	seen := map[string]checkedGraph{}
+	return s.diagnose(s.catalog.look())
+}
+
+// Examine is Ref and Diagnose in one look at the files.
+func (s *Snapshot) Examine(ctx context.Context) (Ref, []Fault) {
+	seen := s.catalog.look()
+	return s.ref(ctx, seen.digest), s.diagnose(seen)
+}
+
+func (s *Snapshot) diagnose(seen look) []Fault {
+	if d := s.diagnosed.Load(); d != nil && d.generation == seen.generation && s.still(d.beside) {
+		return d.faults
+	}
+	d := &diagnosis{generation: seen.generation, faults: slices.Clone(s.Faults)}
+	paths, passing := map[string]bool{}, false
 	for _, c := range s.Contracts() {
 		if c.Fault != nil {
 			continue
 		}
-		faults = append(faults, c.doubts...)
-		graph, err := s.checked(c, seen)
+		if path := s.graphPath(c); !paths[path] {
+			paths[path] = true
+			if st, _ := stampOf(path); !seen.covers(c.PromptFile) {
+				d.beside = append(d.beside, file{path: path, stamp: st})
+			}
+		}
+		d.faults = append(d.faults, c.doubts...)
+		nodes, err := s.nodes(c)
 		var fault *Fault
 		if errors.As(err, &fault) {
-			faults = append(faults, *fault)
+			d.faults = append(d.faults, *fault)
+			passing = passing || errors.As(err, new(unread))
 			continue
 		}
-		faults = append(faults, unboundNodes(c, graph.nodes)...)
+		d.faults = append(d.faults, unboundNodes(c, nodes)...)
 	}
-	k.graphs = seen
-	return faults
+	s.catalog.graphs.only(paths)
+	if !passing {
+		s.diagnosed.Store(d)
+	}
+	return d.faults
 }
 
-// checked reads a graph's file, unless it is known to be as it was: contracts
-// of a workflow share theirs. One that cannot be used is read each time.
-func (s *Snapshot) checked(c *Contract, seen map[string]checkedGraph) (checkedGraph, error) {
-	if graph, ok := seen[c.PromptFile]; ok {
-		return graph, nil
-	}
+// still tells whether files are as they were. One that changed shortly before
+// proves nothing.
+func (s *Snapshot) still(files []file) bool {
 	now := s.catalog.now()
-	st, there := stampOf(filepath.Join(s.catalog.Environment().Manifest, c.PromptFile))
-	old, ok := s.catalog.graphs[c.PromptFile]
-	if ok && there && old.stamp == st && !st.recent(old.at) {
-		seen[c.PromptFile] = old
-		return old, nil
-	}
-	graph, _, err := s.Graph(c)
-	if err != nil {
-		return checkedGraph{}, err
-	}
-	fresh := checkedGraph{stamp: st, at: now, nodes: map[string]bool{}}
-	for _, n := range graph.nodes {
-		fresh.nodes[n.id] = true
-	}
-	seen[c.PromptFile] = fresh
-	return fresh, nil
+	return !slices.ContainsFunc(files, func(f file) bool {
+		st, _ := stampOf(f.path)
+		return st != f.stamp || st.recent(now)
+	})
 }
 
 func unboundNodes(c *Contract, nodes map[string]bool) []Fault {

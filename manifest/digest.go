@@ -27,9 +27,18 @@ type digester struct {
 	seed   maphash.Seed
 	dir    string
 	tree   *tree
-	digest string
+	seen   look
 	buffer []byte // between uses
 }
+
+// look is what one look at the files found.
+type look struct {
+	digest     string          // "" when there are no files or one cannot be read
+	generation uint64          // moves when a file does
+	files      map[string]bool // whose changes move it, by their paths as the tree has them
+}
+
+func (l look) covers(path string) bool { return l.files[path] }
 
 // tree is what the digest was made of.
 type tree struct {
@@ -45,13 +54,13 @@ type file struct {
 	sum   uint64 // of the content, for files that changed shortly before
 }
 
-// of gives the digest of dir, or "" when there are no files or one of them
-// cannot be read.
-func (d *digester) of(dir string) string {
+// look compares the files of dir with those that were looked at before, and
+// reads them again if one moved.
+func (d *digester) look(dir string) look {
 	d.rounds.do(func() { d.refresh(dir) })
 	d.rounds.working.Lock()
 	defer d.rounds.working.Unlock()
-	return d.digest
+	return d.seen
 }
 
 func (d *digester) refresh(dir string) {
@@ -71,24 +80,40 @@ func (d *digester) refresh(dir string) {
 	if err != nil {
 		t = nil // the next question may find it readable
 	}
-	d.digest, d.tree = digest, t
+	d.tree = t
+	d.seen = look{digest: digest, generation: d.seen.generation + 1, files: t.paths()}
 }
 
 // intact compares stamps without listing folders again.
 func (t *tree) intact(dir string, now time.Time) bool {
-	look := t.folders
-	if len(t.files) <= everyFileLimit || now.Sub(t.walked) > sweepEvery {
-		look = slices.Concat(t.folders, t.files)
-		t.walked = now
+	changed := func(f file) bool {
+		s, ok := stampOf(dir + "/" + f.path)
+		return !ok || s != f.stamp
 	}
-	for _, f := range look {
-		if s, ok := stampOf(dir + "/" + f.path); !ok || s != f.stamp {
+	if slices.ContainsFunc(t.folders, changed) {
+		return false
+	}
+	if len(t.files) <= everyFileLimit || now.Sub(t.walked) > sweepEvery {
+		t.walked = now
+		if slices.ContainsFunc(t.files, changed) {
 			return false
 		}
 	}
 	_, had := t.folder(promptFolder)
 	_, has := stampOf(dir + "/" + promptFolder)
 	return had == has && (len(t.files) > 0 && t.files[0].path == pyprojectFile) == isManifest(dir)
+}
+
+// paths of what has files; of a tree that could not be read there are none.
+func (t *tree) paths() map[string]bool {
+	if t == nil {
+		return nil
+	}
+	paths := make(map[string]bool, len(t.files))
+	for _, f := range t.files {
+		paths[f.path] = true
+	}
+	return paths
 }
 
 func (t *tree) folder(path string) (file, bool) {

@@ -14,7 +14,7 @@ const (
 
 // ParsedBytes is the size of the files whose graphs are kept parsed.
 func (c *Catalog) ParsedBytes() int64 {
-	c.parsed.mu.RLock()
-	defer c.parsed.mu.RUnlock()
-	return c.parsed.size
+	c.graphs.mu.RLock()
+	defer c.graphs.mu.RUnlock()
+	return c.graphs.size
 }

@@ -64,6 +64,14 @@ func (n node) text(key string) string {
 	return ""
 }
 
+func (g Graph) ids() map[string]bool {
+	ids := make(map[string]bool, len(g.nodes))
+	for _, n := range g.nodes {
+		ids[n.id] = true
+	}
+	return ids
+}
+
 func (g Graph) index(id string) int {
 	return slices.IndexFunc(g.nodes, func(n node) bool { return n.id == id })
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 )
 
 // Snapshot is a manifest at one moment. Its contracts never change; Digest, Ref
@@ -22,6 +23,8 @@ type Snapshot struct {
 	broken  *Fault   // why the present file is not used
 	catalog *Catalog
 	json    func() []byte
+
+	diagnosed atomic.Pointer[diagnosis]
 }
 
 // Contracts lists the contracts in the order of the file, broken ones too.
@@ -93,7 +96,10 @@ func (s *Snapshot) Digest() string {
 // Ref is the environment's environment_ref now. Git is asked, for at most 2 s,
 // when something changed.
 func (s *Snapshot) Ref(ctx context.Context) Ref {
-	digest := s.Digest()
+	return s.ref(ctx, s.Digest())
+}
+
+func (s *Snapshot) ref(ctx context.Context, digest string) Ref {
 	commit, dirty := s.catalog.git.state(ctx, s.catalog.Environment().Manifest, digest)
 	return Ref{Environment: s.Environment, CecCommit: commit, CecDirty: dirty, ContractDigest: digest}
 }
@@ -135,29 +141,51 @@ func (s *Snapshot) Build(c *Contract, values Values) (Built, error) {
 // Graph is the contract's graph as its file is now, which is read again when it
 // changed. The error is a *Fault.
 func (s *Snapshot) Graph(c *Contract) (Graph, []Warning, error) {
+	g, err := s.known(c, true)
+	return g.graph, g.warnings, err
+}
+
+// nodes are the ids of the graph's nodes. The graph itself is not kept, which would
+// take the room of those that run.
+func (s *Snapshot) nodes(c *Contract) (map[string]bool, error) {
+	g, err := s.known(c, false)
+	return g.nodes, err
+}
+
+// known is what is remembered of the contract's graph, whole or only its nodes,
+// if the file is as it was, else what is read now.
+func (s *Snapshot) known(c *Contract, whole bool) (knownGraph, error) {
 	if c.Fault != nil {
-		return Graph{}, nil, c.Fault
+		return knownGraph{}, c.Fault
 	}
-	// As declared: what is refused by its name is not found under another.
-	path, now := s.catalog.Environment().Manifest+"/"+c.PromptFile, s.catalog.now()
+	path, now := s.graphPath(c), s.catalog.now()
 	st, there := stampOf(path)
-	if known, ok := s.catalog.parsed.at(path, st); ok {
-		return known.graph, known.warnings, nil
+	if g, ok := s.catalog.graphs.at(path, st); ok && (g.whole || !whole) {
+		return g, nil
 	}
-	text, fault := readPrompt(s.catalog.Environment().Manifest, c)
-	if fault != nil {
-		return Graph{}, nil, fault
+	text, err := readPrompt(s.catalog.Environment().Manifest, c)
+	if err != nil {
+		return knownGraph{}, err
 	}
 	graph, warnings, err := ParseGraph(text)
 	if err != nil {
-		return Graph{}, nil, promptFault(c, err)
+		return knownGraph{}, promptFault(c, err)
+	}
+	g := knownGraph{stamp: st, nodes: graph.ids()}
+	if whole {
+		g.whole, g.graph, g.warnings = true, graph, warnings
 	}
 	if there && !st.recent(now) {
-		s.catalog.parsed.keep(path, parsedGraph{stamp: st, graph: graph, warnings: warnings})
+		s.catalog.graphs.keep(path, g)
 	}
-	return graph, warnings, nil
+	return g, nil
 }
 
+// graphPath is as declared: what is refused by its name is not found under
+// another.
+func (s *Snapshot) graphPath(c *Contract) string {
+	return s.catalog.Environment().Manifest + "/" + c.PromptFile
+}
 func promptFault(c *Contract, err error) *Fault {
 	f := &Fault{File: c.PromptFile, Workflow: c.Workflow, Contract: c.Name, Message: err.Error(), Hint: exportHint}
 	var shape *shapeError
@@ -167,9 +195,14 @@ func promptFault(c *Contract, err error) *Fault {
 	return f
 }
 
+// unread is a fault that may pass while the file stays as it is.
+type unread struct{ *Fault }
+
+func (u unread) Unwrap() error { return u.Fault }
+
 // readPrompt reads a graph's file, which has to lie below the manifest's folder
-// once links are followed.
-func readPrompt(dir string, c *Contract) ([]byte, *Fault) {
+// once links are followed. The error is a *Fault, or wraps one.
+func readPrompt(dir string, c *Contract) ([]byte, error) {
 	fault := func(message, hint string) *Fault {
 		return &Fault{File: c.PromptFile, Workflow: c.Workflow, Contract: c.Name, Message: message, Hint: hint}
 	}
@@ -186,7 +219,7 @@ func readPrompt(dir string, c *Contract) ([]byte, *Fault) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fault(fmt.Sprintf("Workflow '%s' contract API prompt file is missing: %s. Re-save the contract in ComfyGit Manager.", c.Workflow, c.PromptFile), "")
 	case err != nil:
-		return nil, fault(fmt.Sprintf("Workflow '%s' contract API prompt file %s cannot be read: %v", c.Workflow, c.PromptFile, cause(err)), "Store the graph as a file of its own below the manifest's folder.")
+		return nil, unread{fault(fmt.Sprintf("Workflow '%s' contract API prompt file %s cannot be read: %v", c.Workflow, c.PromptFile, cause(err)), "Store the graph as a file of its own below the manifest's folder.")}
 	}
 	return text, nil
 }

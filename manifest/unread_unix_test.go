@@ -76,6 +76,7 @@ func TestFilesThatCannotBeReadForAWhile(t *testing.T) {
 	t.Run("graphs", func(t *testing.T) {
 		c := resting(t, files)
 		c.Snapshot()
+		c.Digest()
 		withoutFiles(t, func() {
 			if len(c.Snapshot().Diagnose()) != 1 {
 				t.Error("the graph was read")

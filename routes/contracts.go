@@ -93,7 +93,8 @@ func splitLast(path string) (before, last string) {
 
 func (c *call) health() error {
 	snap := c.studio.Catalog().Snapshot()
-	ref, err := snap.Ref(c.r.Context()).MarshalJSON()
+	present, faults := snap.Examine(c.r.Context())
+	ref, err := present.MarshalJSON()
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (c *call) health() error {
 		deferredBackend(&t, state)
 	}
 	t.optStr("version", c.opts.Version)
-	manifestState(&t, snap, snap.Diagnose())
+	manifestState(&t, snap, faults)
 	t.key("queue")
 	t.open('{')
 	queueState(&t, state.Queue)

@@ -1,0 +1,122 @@
+package manifest_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/comfygit-ai/studio-sidecar/manifest"
+)
+
+// TestDiagnoseAtRest: what was found in graphs stands until one of them moves,
+// wherever it lies.
+func TestDiagnoseAtRest(t *testing.T) {
+	outputs := `outputs = [{ name = "o", type = "image", node_id = "9" }]`
+	const (
+		good    = `{"9":{"class_type":"A"}}`
+		other   = `{"8":{"class_type":"A"}}`
+		unbound = "Contract output 'o' references missing workflow node '9'."
+	)
+	for _, path := range []string{"workflow_api/g.json", "graphs/g.json", "workflow_api/sub/../g.json", "./workflow_api/g.json"} {
+		t.Run(strings.ReplaceAll(path, "/", "_"), func(t *testing.T) {
+			dir := write(t, map[string]string{"pyproject.toml": strings.ReplaceAll(declare("w", outputs), "workflow_api/g.json", path)})
+			file := filepath.Join(dir, filepath.Clean(path))
+			c, _ := later(t, dir)
+			check := func(what string, want ...string) {
+				t.Helper()
+				ref, faults := c.Snapshot().Examine(context.Background())
+				var got []string
+				for _, f := range faults {
+					got = append(got, f.Message)
+				}
+				if strings.Contains(path, "..") {
+					want = []string{"Contract API prompt path must be relative to the manifest: " + path}
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s: %s", what, diff)
+				}
+				if digest := c.Digest(); digest != ref.ContractDigest {
+					t.Errorf("%s: digest is %q, %q by itself", what, ref.ContractDigest, digest)
+				}
+			}
+			missing := "Workflow 'w' contract API prompt file is missing: " + path + ". Re-save the contract in ComfyGit Manager."
+			check("no file", missing)
+			check("still none", missing)
+			put(t, dir, path, good)
+			check("laid later")
+			check("unchanged")
+			old, err := os.Stat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, dir, path, other)
+			if err := os.Chtimes(file, old.ModTime(), old.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+			check("edited, with the old time and size", unbound)
+			check("unchanged", unbound)
+			put(t, dir, path, "[]")
+			check("broken", "Stored API prompt must be a JSON object.")
+			put(t, dir, path, good)
+			check("good again")
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			check("removed", missing)
+		})
+	}
+}
+
+// TestDiagnoseOtherContracts: what was found for one reading of pyproject.toml
+// is not told of the next.
+func TestDiagnoseOtherContracts(t *testing.T) {
+	dir := write(t, map[string]string{"workflow_api/g.json": `{"9":{"class_type":"A"}}`})
+	c, _ := later(t, dir)
+	for node, want := range map[string]int{"9": 0, "8": 1} {
+		put(t, dir, "pyproject.toml", declare("w", `outputs = [{ name = "o", type = "image", node_id = "`+node+`" }]`))
+		if faults := c.Snapshot().Diagnose(); len(faults) != want {
+			t.Errorf("node %s: %v", node, faults)
+		}
+	}
+}
+
+// TestDiagnoseKeepsGraphsOfRuns: to look at all graphs takes no room from those
+// that run.
+func TestDiagnoseKeepsGraphsOfRuns(t *testing.T) {
+	dir := write(t, map[string]string{
+		"pyproject.toml":      declare("w", "") + strings.ReplaceAll(declare("v", ""), "g.json", "h.json"),
+		"workflow_api/g.json": `{"1":{"class_type":"A"}}`,
+		"workflow_api/h.json": `{"2":{"class_type":"` + strings.Repeat("x", 1000) + `"}}`,
+	})
+	c, _ := later(t, dir)
+	s := c.Snapshot()
+	if _, err := s.Build(s.Contracts()[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	kept := c.ParsedBytes()
+	if faults := s.Diagnose(); len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	if again := c.ParsedBytes(); kept == 0 || again != kept {
+		t.Errorf("%d bytes of graphs are kept, %d after a look at all", kept, again)
+	}
+}
+
+func BenchmarkUnchangedHealth(b *testing.B) {
+	c := open(b, many(b))
+	for laid := time.Now(); time.Since(laid) < 3*time.Second; {
+		c.Snapshot().Examine(context.Background())
+	}
+	var faults []manifest.Fault
+	for b.Loop() {
+		_, faults = c.Snapshot().Examine(context.Background())
+	}
+	if len(faults) > 0 {
+		b.Fatal(faults[0])
+	}
+}
