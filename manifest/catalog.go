@@ -93,7 +93,10 @@ func (c *Catalog) refresh() {
 // it has one.
 func (c *Catalog) settleLayout() Environment {
 	env := c.Environment()
-	if folder := manifestFolder(env.Dir); folder != env.Manifest && !isManifest(env.Manifest) {
+	if isManifest(env.Manifest) {
+		return env
+	}
+	if folder := manifestFolder(env.Dir); folder != env.Manifest {
 		env.Manifest = folder
 		c.env.Store(&env)
 	}

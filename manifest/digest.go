@@ -93,15 +93,21 @@ func (t *tree) intact(dir string, now time.Time) bool {
 	if slices.ContainsFunc(t.folders, changed) {
 		return false
 	}
+	// What was not there has no stamp that could differ.
+	if len(t.folders) == 0 && isFolder(filepath.Join(dir, promptFolder)) {
+		return false
+	}
+	known := len(t.files) > 0 && t.files[0].path == pyprojectFile
 	if len(t.files) <= everyFileLimit || now.Sub(t.walked) > sweepEvery {
 		t.walked = now
 		if slices.ContainsFunc(t.files, changed) {
 			return false
 		}
+		if known {
+			return true
+		}
 	}
-	_, had := t.folder(promptFolder)
-	_, has := stampOf(dir + "/" + promptFolder)
-	return had == has && (len(t.files) > 0 && t.files[0].path == pyprojectFile) == isManifest(dir)
+	return known == isManifest(dir)
 }
 
 // paths of what has files; of a tree that could not be read there are none.
@@ -114,15 +120,6 @@ func (t *tree) paths() map[string]bool {
 		paths[f.path] = true
 	}
 	return paths
-}
-
-func (t *tree) folder(path string) (file, bool) {
-	for _, f := range t.folders {
-		if f.path == path {
-			return f, true
-		}
-	}
-	return file{}, false
 }
 
 func (t *tree) sameFiles(other *tree) bool {

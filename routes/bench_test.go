@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
 // nowhere takes answers and forgets them.
@@ -41,7 +43,8 @@ func BenchmarkAnswers(b *testing.B) {
 
 // BenchmarkAccept measures accepted runs that nobody ends.
 func BenchmarkAccept(b *testing.B) {
-	r := start(b)
+	const unlimited = 1 << 30
+	r := setup{name: "demo", limits: sidecar.Limits{Waiting: unlimited, PerSession: unlimited}}.start(b)
 	r.fake.Hold()
 	defer r.fake.Release()
 	b.ReportAllocs()
@@ -56,6 +59,7 @@ func BenchmarkAccept(b *testing.B) {
 			r.handler.ServeHTTP(w, req)
 			if w.status != http.StatusOK {
 				b.Error(w.status)
+				return
 			}
 		}
 	})

@@ -7,11 +7,18 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
+// newestEvent is the number of the newest event that there was, kept or not: it
+// is not given again.
+const newestEvent = `
+	SELECT max(
+		coalesce((SELECT max(seq) FROM events), 0),
+		(SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'))`
+
 // agree makes our tables agree with the reference's, where those changed
 // without us, before anybody else writes.
 func (w *writer) agree() error {
 	var head sidecar.Seq
-	if _, err := one(w.session, []any{&head}, "SELECT seq FROM sqlite_sequence WHERE name = 'events'"); err != nil {
+	if _, err := one(w.session, []any{&head}, newestEvent); err != nil {
 		return opening(w.path, err)
 	}
 	w.tail = newTail(head)
@@ -54,11 +61,11 @@ func agreeIn(tx *Tx) error {
 	if err := followChanged(tx, which); err != nil {
 		return fmt.Errorf("follow runs that were changed: %w", err)
 	}
-	if err := adoptActive(tx); err != nil {
-		return fmt.Errorf("adopt runs: %w", err)
-	}
 	if opens == seen {
 		return nil
+	}
+	if err := adoptActive(tx); err != nil {
+		return fmt.Errorf("adopt runs: %w", err)
 	}
 	if _, err := tx.Exec(adoptEnded); err != nil {
 		return fmt.Errorf("adopt runs that ended: %w", err)

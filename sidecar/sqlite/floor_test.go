@@ -95,3 +95,36 @@ func TestFloors(t *testing.T) {
 		}
 	})
 }
+
+// TestNumbersAreNotGivenAgain: not even when the newest events were trimmed and
+// the file is opened anew.
+func TestNumbersAreNotGivenAgain(t *testing.T) {
+	for name, trim := range map[string]func(*testing.T, *sqlite.Store, *sidecar.Run){
+		"pruned": func(t *testing.T, store *sqlite.Store, run *sidecar.Run) {
+			appendAll(t, store, health("", 1))
+			prune(t, store, sidecar.Retention{Age: time.Minute}, run.FinishedAt.Add(2*time.Minute))
+		},
+		"changed_by_the_reference": func(t *testing.T, store *sqlite.Store, run *sidecar.Run) {
+			row(t, store, "UPDATE runs SET updated_at = '2026-03-05T00:00:00.000Z'; UPDATE serve_state_meta SET value = value")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state.db")
+			store := open(t, path)
+			run := read(t, store, endedRun(t, store, "alice", 7))
+			trim(t, store, run)
+			head := store.Head()
+			for range 2 {
+				closeStore(t, store)
+				store = open(t, path)
+			}
+			if n := count(t, store, "SELECT count(*) FROM events WHERE run_id = '"+string(run.ID)+"'"); n > 0 {
+				t.Errorf("%d events of the run are left", n)
+			}
+			if store.Head() < head {
+				t.Errorf("head %d, before it was %d", store.Head(), head)
+			}
+			sound(t, store)
+		})
+	}
+}

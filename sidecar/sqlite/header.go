@@ -19,7 +19,7 @@ const (
 	// applicationID is "SSid" in ASCII.
 	applicationID = 0x53536964
 	// schemaVersion is the number of the newest migration.
-	schemaVersion = 7
+	schemaVersion = 8
 	// checkedSize is how large a file may be to be checked page by page at
 	// each start: some 50 ms. Larger ones are by Verify.
 	checkedSize = 32 << 20

@@ -140,6 +140,17 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
+// TestNumbersOfOlderVersions: those left them to SQLite.
+func TestNumbersOfOlderVersions(t *testing.T) {
+	path := versionFile(t, 7)
+	raw(t, path, "UPDATE sqlite_sequence SET seq = 99 WHERE name = 'events'")
+	store := open(t, path)
+	if head := store.Head(); head != 99 {
+		t.Errorf("head %d, and numbers up to 99 were given", head)
+	}
+	sound(t, store)
+}
+
 // writeNothing only opens, which brings a file up to date.
 func writeNothing(*sqlite.Store) error {
 	fmt.Println("open")

@@ -123,14 +123,18 @@ const positionStep = 1 << 32
 // leavePositions moves the numbers of events past those of the file that is
 // replaced: who read there begins anew.
 func leavePositions(ctx context.Context, tx *sql.Tx) error {
-	for _, text := range []string{
-		"INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')",
-		fmt.Sprintf("UPDATE sqlite_sequence SET seq = seq + %d WHERE name = 'events'", positionStep),
-		"UPDATE sidecar_meta SET value = (SELECT seq FROM sqlite_sequence WHERE name = 'events') WHERE key IN ('trimmed_to', '" + floorKey + "')",
-	} {
-		if _, err := tx.ExecContext(ctx, text); err != nil {
-			return err
-		}
+	var position int64
+	if err := tx.QueryRowContext(ctx, newestEvent).Scan(&position); err != nil {
+		return err
+	}
+	position += positionStep
+	_, err := tx.ExecContext(ctx, "UPDATE sidecar_meta SET value = ? WHERE key IN ('trimmed_to', '"+floorKey+"')", position)
+	if err != nil {
+		return err
+	}
+	// Versions before 8 number by SQLite's own hand.
+	if _, err := tx.ExecContext(ctx, "UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", position); err != nil {
+		return err
 	}
 	return noteRestored(ctx, tx)
 }

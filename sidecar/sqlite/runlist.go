@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,12 +40,16 @@ func queryOf(filter sidecar.RunFilter) runQuery {
 		rq.where = " WHERE s.parent = ? AND r.run_id = s.run_id AND +r.scope_key = ?"
 		rq.args = []any{string(filter.Parent), string(filter.Scope)}
 	}
+	if filter.Parent == "" && (filter.Active || filter.Status != "" && filter.Workflow == "") {
+		// SQLite would rather walk all runs of a scope in the order of the list.
+		rq.from = " FROM runs AS r INDEXED BY idx_runs_scope_status_created LEFT JOIN run_state AS s ON s.run_id = r.run_id"
+	}
 	if filter.Active {
-		rq.and("r.status IN ('submitted', 'running')")
+		rq.and(activeRuns)
 	}
 	if filter.Status != "" {
 		// The plus leaves a list by workflow to the index that is in its order.
-		rq.and(plusIf(filter.Workflow != "")+"r.status = ?", string(filter.Status))
+		rq.and(plusIf(filter.Workflow != "" && !filter.Active)+"r.status = ?", string(filter.Status))
 	}
 	if filter.Workflow != "" {
 		rq.and("r.workflow = ?", filter.Workflow)
@@ -62,6 +67,22 @@ func queryOf(filter sidecar.RunFilter) runQuery {
 		rq.and("s.parent IS NULL")
 	}
 	return rq
+}
+
+// activeRuns is the condition of a list of those that have not ended.
+const activeRuns = "r.status IN ('submitted', 'running')"
+
+// page is the statement that reads a page, and what it is given. Active runs of
+// either status are in order along an index; SQLite merges them.
+func (rq *runQuery) page(columns string, limit int) (text string, args []any) {
+	text = "SELECT " + columns + rq.from + rq.where
+	args = rq.args
+	if !rq.byID() && strings.Contains(rq.where, activeRuns) {
+		of := func(status string) string { return strings.Replace(text, activeRuns, "r.status = '"+status+"'", 1) }
+		text = of("submitted") + " UNION ALL " + of("running")
+		args = slices.Concat(args, args)
+	}
+	return text + rq.order(), append(args, limit+1)
 }
 
 func plusIf(yes bool) string {
@@ -111,7 +132,8 @@ func (s *Store) Runs(ctx context.Context, filter sidecar.RunFilter) (sidecar.Run
 			return err
 		}
 		limit := pageSize(filter.Limit)
-		rows, err := q.query("SELECT "+columns+rq.from+rq.where+rq.order(), append(rq.args, limit+1)...)
+		text, args := rq.page(columns, limit)
+		rows, err := q.query(text, args...)
 		return each(rows, err, func(row scanner) error {
 			if len(page.Runs) == limit {
 				page.More = true

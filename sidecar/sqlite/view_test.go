@@ -97,11 +97,15 @@ func TestRunFilters(t *testing.T) {
 	for n := range 60 {
 		run := newRun([]sidecar.Scope{"alice", "bertie"}[n%2], n)
 		run.Workflow, run.Contract = pick(random, "solid", "blur"), pick(random, "default", "preview")
+		run.CreatedAt = birth.Add(time.Duration(n/4) * 4 * time.Second) // two of a scope at once
 		if n > 10 && random.IntN(2) == 0 {
 			run.Parent = all[random.IntN(2)].ID
 		}
 		create(t, store, run)
-		switch random.IntN(3) {
+		switch random.IntN(4) {
+		case 3:
+			apply(t, store, run.ID, sidecar.Signal{Kind: sidecar.SignalHanding}, accepted(),
+				sidecar.Signal{Kind: sidecar.SignalNodeStarted, Node: sidecar.NodeRef{ID: "1"}})
 		case 0:
 			apply(t, store, run.ID, sidecar.Signal{Kind: sidecar.SignalCancel})
 		case 1:
@@ -112,7 +116,7 @@ func TestRunFilters(t *testing.T) {
 	slices.Reverse(all)
 	for range 300 {
 		f := sidecar.RunFilter{
-			Scope: "alice", Status: pick(random, "", sidecar.StatusCancelled, sidecar.StatusCompleted, sidecar.StatusSubmitted),
+			Scope: "alice", Status: pick(random, "", sidecar.StatusCancelled, sidecar.StatusCompleted, sidecar.StatusSubmitted, sidecar.StatusRunning),
 			Workflow: pick(random, "", "solid", "blur"), Active: random.IntN(4) == 0, RootOnly: random.IntN(2) == 0,
 			Since: pick(random, time.Time{}, birth.Add(20*time.Second)), Until: pick(random, time.Time{}, birth.Add(40*time.Second)),
 			Parent: pick(random, "", "", all[59].ID, all[58].ID),
