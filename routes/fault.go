@@ -114,7 +114,7 @@ func (c *call) faultOf(err error) *fault {
 	case errors.As(err, &gone):
 		return c.unreachable(gone)
 	case errors.Is(err, sidecar.ErrNotFound):
-		return &fault{code: sidecar.CodeNotFound, message: "There is nothing under this name.", cause: err}
+		return &fault{code: sidecar.CodeNotFound, message: "There is nothing under this name.", hint: "It was removed, or never was; list what there is, and ask again.", cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &fault{code: sidecar.CodeTimeout, message: "This took too long.", hint: "Try again.", cause: err}
 	}

@@ -121,14 +121,16 @@ func TestTrustedHop(t *testing.T) {
 func TestToken(t *testing.T) {
 	r := start(t, func(o *routes.Options) { o.Token = "t0ken" })
 	for _, path := range []string{"/", "/runs", "/health", "/contracts", "/events", "/outputs/view", "/assets/x"} {
-		for _, header := range []string{"", "Bearer wrong", "t0ken", "bearer t0ken "} {
+		for _, header := range []string{"", "Bearer wrong", "t0ken", "Basic t0ken", "bearert0ken", "bearer"} {
 			if a := r.get(path, "Authorization", header); a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s with %q: %d", path, header, a.status)
 			}
 		}
 	}
-	if a := r.get("/runs", "Authorization", "Bearer t0ken"); a.status != 200 {
-		t.Errorf("with the token: %d", a.status)
+	for _, scheme := range []string{"Bearer", "bearer", "BEARER"} {
+		if a := r.get("/runs", "Authorization", scheme+" t0ken"); a.status != 200 {
+			t.Errorf("with the token after %s: %d", scheme, a.status)
+		}
 	}
 	for _, path := range []string{"/livez", "/readyz"} {
 		if a := r.get(path); a.status != 200 {

@@ -69,7 +69,7 @@ func momentOf(asked manifest.Values, name string) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	wrong := badRequest(fmt.Sprintf("'%s' must be a time.", name),
-		`Send it as RFC 3339 ("2030-01-31T08:00:00Z") or in seconds since 1970.`)
+		`Send a text with its zone, such as "2030-01-31T08:00:00Z", or the seconds since 1970 as a number.`)
 	var at time.Time
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -90,7 +90,8 @@ func momentOf(asked manifest.Values, name string) (time.Time, error) {
 		return at, wrong // JSON has no such time to store
 	}
 	if time.Until(at) >= longest {
-		return at, badRequest(fmt.Sprintf("'%s' is too far in the future.", name), "Seconds since 1970 are meant, not milliseconds.")
+		return at, badRequest(fmt.Sprintf("'%s' is too far in the future.", name),
+			"Name a time within the next hundred years. A number is in seconds since 1970: divide milliseconds by 1000.")
 	}
 	return at.UTC().Round(time.Millisecond), nil
 }

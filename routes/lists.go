@@ -3,7 +3,9 @@ package routes
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +23,7 @@ const (
 func (c *call) listRuns() error {
 	query := c.r.URL.Query()
 	v := c.session()
-	window, err := readWindow(query.Get("limit"), query.Get("cursor"))
+	window, err := readWindow("Runs", query)
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,7 @@ func yes(value string) bool {
 func (c *call) listGallery() error {
 	query := c.r.URL.Query()
 	v := c.session()
-	window, err := readWindow(query.Get("limit"), query.Get("cursor"))
+	window, err := readWindow("Gallery", query)
 	if err != nil {
 		return err
 	}
@@ -181,13 +183,20 @@ func (w window) rows() int {
 	return w.limit
 }
 
-func readWindow(limit, cursor string) (window, error) {
-	rows, err := readLimit(limit)
+// readWindow reads limit and cursor of a list, whose name is for people.
+func readWindow(list string, query url.Values) (window, error) {
+	rows, err := readLimit(query.Get("limit"))
 	if err != nil {
 		return window{}, err
 	}
-	after, err := decodeCursor(cursor)
-	return window{rows, after}, err
+	after, err := decodeCursor(query.Get("cursor"))
+	if err != nil {
+		return window{}, &fault{
+			code: sidecar.CodeBadRequest, message: list + " cursor is invalid.",
+			hint: "Use next_cursor of an earlier answer as it is, or leave the cursor out.", cause: err,
+		}
+	}
+	return window{rows, after}, nil
 }
 
 func readLimit(text string) (int, error) {
@@ -232,18 +241,22 @@ func encodeCursor(at sidecar.Cursor) string {
 	return base64.RawURLEncoding.EncodeToString(t.b)
 }
 
+var errNoCursor = errors.New("members of a cursor are missing")
+
 func decodeCursor(cursor string) (sidecar.Cursor, error) {
 	if cursor == "" {
 		return sidecar.Cursor{}, nil
 	}
-	bad := badRequest("Gallery cursor is invalid.", "Use next_cursor of an earlier answer as it is, or leave the cursor out.")
 	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(cursor, "="))
 	if err != nil {
-		return sidecar.Cursor{}, bad
+		return sidecar.Cursor{}, err
 	}
 	var doc cursorDoc
-	if err := json.Unmarshal(raw, &doc); err != nil || !doc.valid() {
-		return sidecar.Cursor{}, bad
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return sidecar.Cursor{}, err
+	}
+	if !doc.valid() {
+		return sidecar.Cursor{}, errNoCursor
 	}
 	return sidecar.Cursor{CreatedAt: cursorTime(*doc.CreatedAt), ID: *doc.ItemID}, nil
 }

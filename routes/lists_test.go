@@ -62,17 +62,20 @@ func TestLimitsAndCursors(t *testing.T) {
 		{"limit=%2B5", "'limit' must be a positive integer."}, {"limit=1_0", "'limit' must be a positive integer."},
 		{"limit=%D9%A3", "'limit' must be a positive integer."}, {"limit=1.5", "'limit' must be a positive integer."},
 		{"limit=0&cursor=zzz", "'limit' must be a positive integer."},
-		{"cursor=zzz", "Gallery cursor is invalid."}, {"cursor=***", "Gallery cursor is invalid."},
-		{"cursor=" + b64("[]"), "Gallery cursor is invalid."}, {"cursor=" + b64("hello"), "Gallery cursor is invalid."},
-		{"cursor=" + b64(`{"v":2,"created_at":"a","item_id":"b"}`), "Gallery cursor is invalid."},
-		{"cursor=" + b64(`{"v":"1","created_at":"a","item_id":"b"}`), "Gallery cursor is invalid."},
-		{"cursor=" + b64(`{"v":1,"created_at":"a","item_id":null}`), "Gallery cursor is invalid."},
-		{"cursor=" + b64(`{"created_at":"a","item_id":"b"}`), "Gallery cursor is invalid."},
+		{"cursor=zzz", "cursor"}, {"cursor=***", "cursor"},
+		{"cursor=" + b64("[]"), "cursor"}, {"cursor=" + b64("hello"), "cursor"},
+		{"cursor=" + b64(`{"v":2,"created_at":"a","item_id":"b"}`), "cursor"},
+		{"cursor=" + b64(`{"v":"1","created_at":"a","item_id":"b"}`), "cursor"},
+		{"cursor=" + b64(`{"v":1,"created_at":"a","item_id":null}`), "cursor"},
+		{"cursor=" + b64(`{"created_at":"a","item_id":"b"}`), "cursor"},
 		{"cursor=" + b64(`{"v":1,"created_at":"0","item_id":"x"}`), ""},
 		{"cursor=" + b64(`{"v":1,"created_at":"9","item_id":"x"}`) + "==", ""},
 	}
-	for _, path := range []string{"/gallery?", "/runs?"} {
+	for path, cursor := range map[string]string{"/gallery?": "Gallery cursor is invalid.", "/runs?": "Runs cursor is invalid."} {
 		for _, c := range cases {
+			if c.message == "cursor" {
+				c.message = cursor
+			}
 			t.Run(path+c.query, func(t *testing.T) {
 				a := r.get(path + c.query)
 				want := http.StatusOK

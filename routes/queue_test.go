@@ -231,6 +231,41 @@ func TestQueueOverHTTP(t *testing.T) {
 	r.ended(second, "completed")
 }
 
+// TestWaitForWhatWasNotHandedOver: a time that is up names the run and what it
+// waits for, where there is no prompt to name.
+func TestWaitForWhatWasNotHandedOver(t *testing.T) {
+	r := start(t)
+	r.ask("POST", "/queue/pause", "")
+	for hold, waits := range map[string]string{
+		`"hold": false`: "it waits for its turn.", `"needs_approval": true`: "it waits for approval.",
+		fmt.Sprintf(`"not_before": %d`, time.Now().Unix()+3600): "it waits for the time that it was told to wait for.",
+	} {
+		a := r.ask("POST", runPath, `{"inputs": {}, "wait": true, "timeout_seconds": 0.1, `+hold+`}`)
+		doc := a.json(t)
+		if want := fmt.Sprintf("Timed out waiting for run '%v', which ComfyUI does not have yet: %s", doc["run_id"], waits); a.status != 504 || doc["message"] != want {
+			t.Errorf("%s: %d %s", hold, a.status, a.body)
+		}
+	}
+	id := r.run(`{"timeout_seconds": 0.1}`)["run_id"].(string)
+	if run := r.ended(id, "error"); run["error"] != "Timed out waiting for its turn; the run was not handed over." {
+		t.Errorf("%v", run)
+	}
+}
+
+// TestTimesThatAreNone: the hint says how to write the one that was meant.
+func TestTimesThatAreNone(t *testing.T) {
+	r := start(t)
+	for value, hint := range map[string]string{
+		`"2030-01-31T08:00:00"`: "with its zone", `"1893456000"`: "as a number", `true`: "as a number",
+		`1893456000000`: "divide milliseconds by 1000", `"2999-01-01T00:00:00Z"`: "within the next hundred years",
+	} {
+		a := r.ask("POST", runPath, `{"inputs": {}, "not_before": `+value+`}`)
+		if told, _ := a.json(t)["hint"].(string); a.status != 400 || !strings.Contains(told, hint) {
+			t.Errorf("%s: %d %s", value, a.status, a.body)
+		}
+	}
+}
+
 func TestTooManyWait(t *testing.T) {
 	r := setup{name: "demo", limits: sidecar.Limits{Waiting: 3, PerSession: 2}}.start(t, func(*routes.Options) {})
 	r.ask("POST", "/queue/pause", "")

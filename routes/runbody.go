@@ -44,7 +44,7 @@ func (c *call) readRun(inputs func(string) bool) (runRequest, error) {
 	if err != nil {
 		return runRequest{}, err
 	}
-	fields, err := parseBody(raw)
+	fields, err := parseBody(raw, `Send {"inputs": {"name": value, …}}.`)
 	if err != nil {
 		return runRequest{}, err
 	}
@@ -122,8 +122,9 @@ func checkCharset(contentType string) error {
 	return badRequest("The request body has to be UTF-8, not "+params["charset"]+".", "Send the JSON as UTF-8.")
 }
 
-// parseBody reads a JSON object; an empty body and null are an empty one.
-func parseBody(raw []byte) (manifest.Values, error) {
+// parseBody reads a JSON object; an empty body and null are an empty one. What is
+// none is answered with form, which says what to send.
+func parseBody(raw []byte, form string) (manifest.Values, error) {
 	plain := bytes.TrimSpace(bytes.TrimPrefix(raw, []byte("\ufeff")))
 	if len(plain) == 0 || string(plain) == "null" {
 		return nil, nil
@@ -131,7 +132,7 @@ func parseBody(raw []byte) (manifest.Values, error) {
 	fields, err := manifest.ParseObject(raw, manifest.Limits{Depth: bodyDepth})
 	switch {
 	case errors.Is(err, manifest.ErrNotObject):
-		return nil, badRequest("Request body must be a JSON object.", `Send {"inputs": {…}}.`)
+		return nil, badRequest("Request body must be a JSON object.", form)
 	case err != nil:
 		return nil, &fault{code: "bad_request", message: "Invalid JSON body: " + plainly(err), hint: "Correct the JSON at that place.", cause: err}
 	}

@@ -36,7 +36,7 @@ func (c *call) editRun() error {
 // decodeEdit reads {"title": text or null, "pinned": boolean}.
 func decodeEdit(raw []byte) (sidecar.Edit, error) {
 	var edit sidecar.Edit
-	fields, err := parseBody(raw)
+	fields, err := parseBody(raw, `Send {"title": "TITLE", "pinned": true}, or one of both.`)
 	if err != nil {
 		return edit, err
 	}
@@ -45,7 +45,7 @@ func decodeEdit(raw []byte) (sidecar.Edit, error) {
 		case "title":
 			var title *string
 			if json.Unmarshal(field.Value, &title) != nil {
-				return edit, badRequest("'title' must be a text.", "Send null to take it away.")
+				return edit, badRequest("'title' must be a text.", "Send a JSON string, or null to take the title away.")
 			}
 			if title == nil {
 				title = new(string)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/comfygit-ai/studio-sidecar/sidecar/comfyfake"
 )
 
 func TestEditRun(t *testing.T) {
@@ -52,7 +54,8 @@ func TestEditRun(t *testing.T) {
 			``, `{}`, `[]`, `{`, `{"title": 1}`, `{"pinned": null}`, `{"pinned": "true"}`, `{"colour": "red"}`, `{"title": "a", "status": "completed"}`,
 			`{"title": "` + strings.Repeat("x", 201) + `"}`, `{"title": "a\nb"}`, `{"title": "\u0000"}`,
 		} {
-			if a := patch(body); a.status != 400 || a.json(t)["hint"] == "" {
+			a := patch(body)
+			if hint, _ := a.json(t)["hint"].(string); a.status != 400 || hint == "" || strings.Contains(hint, "inputs") {
 				t.Errorf("%s: %d %s", body, a.status, a.body)
 			}
 		}
@@ -141,12 +144,22 @@ func TestDeleteRun(t *testing.T) {
 }
 
 func TestDeleteRunThatHasNotEnded(t *testing.T) {
-	r := setup{name: "demo", deaf: true}.start(t)
-	id := r.run(`{}`)["run_id"].(string)
-	a := r.ask("DELETE", "/runs/"+id, "")
-	if doc := a.json(t); a.status != 409 || doc["error"] != "run_not_finished" || doc["hint"] == "" || doc["run"] == nil {
-		t.Errorf("%d %s", a.status, a.body)
+	r := start(t)
+	r.fake.Hold()
+	r.fake.Fault(comfyfake.Fault{Kind: comfyfake.IgnoreInterrupt})
+	defer r.fake.Release()
+	id := r.running()
+	refused := func(hint string) {
+		t.Helper()
+		a := r.ask("DELETE", "/runs/"+id, "")
+		doc := a.json(t)
+		if told, _ := doc["hint"].(string); a.status != 409 || doc["error"] != "run_not_finished" || !strings.Contains(told, hint) || doc["run"] == nil {
+			t.Errorf("%d %s", a.status, a.body)
+		}
 	}
+	refused("Cancel it first")
+	r.ask("POST", "/runs/"+id+"/cancel", "")
+	refused("'phase' is 'finished'")
 	if a := r.get("/runs/" + id); a.status != 200 {
 		t.Errorf("then %d", a.status)
 	}

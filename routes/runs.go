@@ -170,18 +170,10 @@ func cancelled(s shape, run *sidecar.Run) *fault {
 }
 
 func (c *call) waitEnded(s shape, run *sidecar.Run) *fault {
-	prompt := run.PromptID
-	if prompt == "" {
-		prompt = run.Prompt
-	}
-	backend := "ComfyUI"
-	if c.opts.ExecutorName == "proxy" {
-		backend = "proxy"
-	}
-	message := fmt.Sprintf("Timed out waiting for %s prompt %s", backend, prompt)
+	message := "Timed out waiting for " + c.awaited(run)
 	hint := fmt.Sprintf("The run goes on; follow it under /runs/%s.", run.ID)
 	if c.r.Context().Err() != nil {
-		message = fmt.Sprintf("The server stops; it waits no longer for %s prompt %s", backend, prompt)
+		message = "The server stops; it waits no longer for " + c.awaited(run)
 		if c.opts.State == "ephemeral" {
 			hint = "This server keeps nothing: what it knows of the run ends with it. Start it with --state local to keep runs."
 		}
@@ -194,6 +186,19 @@ func (c *call) waitEnded(s shape, run *sidecar.Run) *fault {
 			s.items(t, run)
 		},
 	}
+}
+
+// awaited says what a wait for a run is for, in the reference's words where the
+// run was handed over.
+func (c *call) awaited(run *sidecar.Run) string {
+	backend := "ComfyUI"
+	if c.opts.ExecutorName == "proxy" {
+		backend = "proxy"
+	}
+	if run.PromptID == "" {
+		return fmt.Sprintf("run '%s', which %s does not have yet: it waits for %s.", run.ID, backend, run.WaitsFor())
+	}
+	return fmt.Sprintf("%s prompt %s", backend, run.PromptID)
 }
 
 func (c *call) showRun() error {

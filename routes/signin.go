@@ -52,7 +52,7 @@ func (c *call) authorized() error {
 	if c.guard.token == "" || c.signedIn() {
 		return nil
 	}
-	if given, ok := strings.CutPrefix(c.r.Header.Get("Authorization"), "Bearer "); ok {
+	if scheme, given, _ := strings.Cut(c.r.Header.Get("Authorization"), " "); given != "" && strings.EqualFold(scheme, "Bearer") {
 		if err := c.tryToken(given); err == nil || statusOf(err.code) != http.StatusUnauthorized {
 			return asError(err)
 		}
@@ -155,13 +155,14 @@ func (c *call) givenPasscode() (given string, form bool, err error) {
 		}
 		return values.Get(passcode), true, nil
 	}
-	fields, err := parseBody(raw)
+	const wanted = `Send {"passcode": "TOKEN"}.`
+	fields, err := parseBody(raw, wanted)
 	if err != nil {
 		return "", false, err
 	}
 	value, ok := fields.Get(passcode)
 	if !ok || value[0] != '"' {
-		return "", false, badRequest("'passcode' has to be a text.", `Send {"passcode": "TOKEN"}.`)
+		return "", false, badRequest("'passcode' has to be a text.", wanted)
 	}
 	return unquote(value), false, nil
 }

@@ -87,11 +87,14 @@ func TestWrongMethods(t *testing.T) {
 // Whatever goes wrong, the client gets JSON that says what to do.
 func TestErrorsSayWhatToDo(t *testing.T) {
 	r := start(t)
+	ended := "/runs/" + r.run(`{"wait": true}`)["run_id"].(string)
 	for _, c := range []struct{ method, path, body string }{
 		{"GET", "/nowhere", ""}, {"POST", "/health", ""}, {"GET", "/contracts/x/y", ""}, {"POST", runPath, "{"},
 		{"GET", "/gallery?limit=0", ""}, {"GET", "/gallery?cursor=x", ""}, {"GET", "/outputs/view", ""}, {"GET", "/outputs/view?filename=none", ""},
 		{"GET", "/outputs/view?serve_artifact=x/y", ""}, {"GET", "/outputs/view?filename=x&type=temp", ""}, {"GET", "/events?after=x", ""},
-		{"GET", "/assets/none", ""}, {"GET", "/runs/none/preview", ""},
+		{"GET", "/assets/none", ""}, {"GET", "/runs/none/preview", ""}, {"GET", "/runs/none", ""}, {"DELETE", "/runs/none", ""}, {"PATCH", "/runs/none", `{"pinned": true}`},
+		{"POST", ended + "/cancel", ""}, {"POST", ended + "/front", ""}, {"POST", ended + "/approve", ""}, {"GET", "/runs?cursor=x", ""},
+		{"PATCH", ended, "[]"}, {"POST", runPath, "[]"}, {"POST", "/uploads/prepare", "[]"}, {"POST", "/studio-session", "[]"},
 	} {
 		a := r.ask(c.method, c.path, c.body)
 		doc := a.json(t)

@@ -21,7 +21,7 @@ func (c *call) prepareUpload() error {
 	if err != nil {
 		return err
 	}
-	fields, err := parseBody(raw)
+	fields, err := parseBody(raw, `Send {"filename": "NAME", "mime_type": "TYPE", "size": BYTES}.`)
 	if err != nil {
 		return err
 	}

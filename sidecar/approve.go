@@ -94,7 +94,10 @@ func (s *Studio) Front(ctx context.Context, scope Scope, id RunID) (*Run, error)
 }
 
 func notWaiting(run *Run, what string) *Error {
-	return &Error{Code: CodeNotWaiting, Message: fmt.Sprintf("Run '%s' does not wait for %s.", run.ID, what), Run: run}
+	return &Error{
+		Code: CodeNotWaiting, Message: fmt.Sprintf("Run '%s' does not wait for %s.", run.ID, what),
+		Hint: "Look at /queue for what waits, and for what.", Run: run,
+	}
 }
 
 // Children lists the runs of a scope that came from one of its runs, newest

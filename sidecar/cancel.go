@@ -61,7 +61,7 @@ func notCancellable(run *Run) *Error {
 	if run.Status.known() {
 		message = fmt.Sprintf("Run '%s' is already %s.", run.ID, run.Status)
 	}
-	return &Error{Code: CodeNotCancellable, Message: message, Run: run}
+	return &Error{Code: CodeNotCancellable, Message: message, Hint: "There is nothing to cancel any more; look at the run for how it ended.", Run: run}
 }
 
 // cancelAtBackend makes the first try to have the prompt dropped and notes a

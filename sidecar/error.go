@@ -48,6 +48,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// hintLog is what is left to do about a fault of ours.
+const hintLog = "The log tells more; look there for the request_id of this answer."
+
 // badRequest is an *Error for what a client asked; a fault of a contract brings
 // its advice along.
 func badRequest(err error) *Error {

@@ -58,6 +58,21 @@ func (r *Run) WaitReason() WaitReason {
 	return r.Hold.Pending[0]
 }
 
+// WaitsFor says in words what a run waits for that was not handed over.
+func (r *Run) WaitsFor() string {
+	switch r.WaitReason() {
+	case WaitApproval:
+		return "approval"
+	case WaitParent:
+		return "the run that it follows"
+	case WaitTime:
+		return "the time that it was told to wait for"
+	case WaitBackend:
+		return "its backend, which is away"
+	}
+	return "its turn"
+}
+
 // Awaits tells whether reason is among what a held run waits for.
 func (r *Run) Awaits(reason WaitReason) bool {
 	return r.Phase == PhaseHeld && r.Hold != nil && slices.Contains(r.Hold.Pending, reason)

@@ -53,7 +53,7 @@ func launchError(err error) error {
 	if err == nil || errors.As(err, &told) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return &Error{Code: CodeInternal, Message: "The run could not be prepared.", Err: err}
+	return &Error{Code: CodeInternal, Message: "The run could not be prepared.", Hint: hintLog, Err: err}
 }
 
 func (s *Studio) launch(ctx context.Context, req LaunchRequest) (*Run, error) {
@@ -289,5 +289,5 @@ func storageError(err error) error {
 	if errors.As(err, &own) || errors.Is(err, ErrNotFound) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return &Error{Code: CodeInternal, Message: "The state database could not be used.", Err: err}
+	return &Error{Code: CodeInternal, Message: "The state database could not be used.", Hint: hintLog, Err: err}
 }

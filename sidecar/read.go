@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +14,7 @@ import (
 func (s *Studio) Lookup(ctx context.Context, scope Scope, id RunID) (*Run, error) {
 	run, err := s.store.Run(ctx, id)
 	if errors.Is(err, ErrNotFound) || err == nil && run.Scope != scope {
-		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+		return nil, unknownRun(id)
 	}
 	if err != nil {
 		return nil, storageError(err)

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
@@ -31,7 +30,7 @@ func (s *Studio) HandedOver(ctx context.Context, id RunID) (*Run, error) {
 		err = ErrNotFound
 	}
 	if errors.Is(err, ErrNotFound) {
-		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+		return nil, unknownRun(id)
 	}
 	return run, err
 }

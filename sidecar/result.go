@@ -243,11 +243,11 @@ func lostFailure(r *Run) *Failure {
 }
 
 func timedOutFailure(r *Run) *Failure {
-	return &Failure{
-		Code:    string(CodeTimeout),
-		Message: fmt.Sprintf("Timed out waiting for ComfyUI prompt %s", r.PromptID),
-		Outcome: OutcomeTimedOut,
+	message := fmt.Sprintf("Timed out waiting for ComfyUI prompt %s", r.PromptID)
+	if r.PromptID == "" {
+		message = fmt.Sprintf("Timed out waiting for %s; the run was not handed over.", r.WaitsFor())
 	}
+	return &Failure{Code: string(CodeTimeout), Message: message, Outcome: OutcomeTimedOut}
 }
 
 // mustJSON encodes documents of ours, whose raw parts were parsed before: a

@@ -157,12 +157,9 @@ func (s *Studio) DeleteRun(ctx context.Context, scope Scope, id RunID) error {
 	run, err := s.store.DeleteRun(ctx, scope, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+		return unknownRun(id)
 	case errors.Is(err, ErrUnfinished):
-		return &Error{
-			Code: CodeUnfinished, Message: fmt.Sprintf("Run '%s' has not ended.", id),
-			Hint: "Cancel it, and delete it when ComfyUI has let go of it.", Run: run,
-		}
+		return unfinished(run)
 	case err != nil:
 		return storageError(err)
 	}
@@ -173,6 +170,21 @@ func (s *Studio) DeleteRun(ctx context.Context, scope Scope, id RunID) error {
 		s.log.Error("remove the copies of a deleted run", "run", id, "err", err)
 	}
 	return nil
+}
+
+// unfinished says why a run cannot be deleted yet: people are told that it has
+// ended as soon as it is being cancelled.
+func unfinished(run *Run) *Error {
+	if run.Phase == PhaseCancelling {
+		return &Error{
+			Code: CodeUnfinished, Message: fmt.Sprintf("Run '%s' is being cancelled.", run.ID),
+			Hint: "Delete it when its 'phase' is 'finished': ComfyUI has let go of it then.", Run: run,
+		}
+	}
+	return &Error{
+		Code: CodeUnfinished, Message: fmt.Sprintf("Run '%s' has not ended.", run.ID),
+		Hint: "Cancel it first, or delete it when it has ended.", Run: run,
+	}
 }
 
 // copiesOf are the copies that a run's items show. Others that were doomed with

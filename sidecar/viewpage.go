@@ -97,5 +97,7 @@ func (s *Studio) Deltas(ctx context.Context, scope Scope, id RunID, after int64)
 }
 
 func unknownRun(id RunID) error {
-	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id)}
+	return &Error{
+		Code: CodeNotFound, Message: fmt.Sprintf("Run '%s' was not found.", id), Hint: "Look at /runs for those that this session sees.",
+	}
 }
