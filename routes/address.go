@@ -77,12 +77,17 @@ var prefixForm = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*$`)
 
 // cleanPrefix brings a prefix into the form "/a/b"; "" and "/" are none.
 func cleanPrefix(flag, prefix string) (string, error) {
-	clean := strings.TrimRight("/"+strings.Trim(prefix, "/"), "/")
-	if !prefixForm.MatchString(clean) {
+	if !ValidPrefix(prefix) {
 		return "", fmt.Errorf("%s %q: use letters, digits and ._~- between single slashes", flag, prefix)
 	}
-	return clean, nil
+	return plainPrefix(prefix), nil
 }
+
+// ValidPrefix tells whether New takes a prefix: letters, digits and ._~- between
+// single slashes, or nothing.
+func ValidPrefix(prefix string) bool { return prefixForm.MatchString(plainPrefix(prefix)) }
+
+func plainPrefix(prefix string) string { return strings.TrimRight("/"+strings.Trim(prefix, "/"), "/") }
 
 // below strips a prefix from an escaped path; the prefix itself is "/".
 func below(path, prefix string) (string, bool) {

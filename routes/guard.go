@@ -36,11 +36,10 @@ func newGuard(o Options) (*guard, error) {
 		secret: o.LaunchSecret, token: o.Token, passes: newPasses(o.Token), cross: http.NewCrossOriginProtection(),
 	}
 	for _, host := range o.PublicHosts {
-		name := strings.ToLower(hostName(host))
-		if name == "" || strings.ContainsAny(host, "/ ") {
+		if !ValidHost(host) {
 			return nil, fmt.Errorf("public host %q: give a host name, without scheme and path", host)
 		}
-		g.names[name] = true
+		g.names[strings.ToLower(hostName(host))] = true
 	}
 	if own, err := os.Hostname(); err == nil && !o.Loopback {
 		own = strings.ToLower(own)
@@ -48,6 +47,10 @@ func newGuard(o Options) (*guard, error) {
 	}
 	return g, nil
 }
+
+// ValidHost tells whether New takes a public host: a name or an address, and a
+// port that does not count.
+func ValidHost(host string) bool { return hostName(host) != "" && !strings.ContainsAny(host, "/ ") }
 
 // admit checks who asks and through what, before anything is looked at.
 func (c *call) admit() error {

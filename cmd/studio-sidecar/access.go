@@ -80,6 +80,8 @@ type tokenFlag struct {
 	Token string `placeholder:"TOKEN" env:"STUDIO_SIDECAR_TOKEN" help:"The sidecar's token; better in the variable."`
 }
 
+const tokenAdvice = "Give the right one with STUDIO_SIDECAR_TOKEN, or --token."
+
 func (f *tokenFlag) show(req *http.Request) {
 	if f.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+f.Token)

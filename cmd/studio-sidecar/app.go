@@ -74,7 +74,7 @@ func (a *app) open(ctx context.Context) (err error) {
 		artifactPath = filepath.Join(filepath.Dir(a.store.Path()), "artifacts")
 	}
 	if a.artifacts, err = artifact.Open(artifactPath); err != nil {
-		return err
+		return hintedError{err, "Choose another folder with --artifact-dir."}
 	}
 	if a.uploads, err = openUploads(cfg.env, artifactPath, cfg.log); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -86,23 +87,35 @@ func complain(stderr io.Writer, err error) int {
 		return int(silent)
 	case errors.As(err, &usage):
 		for _, fault := range usage.faults {
-			fmt.Fprintf(stderr, "studio-sidecar: %s\n", fault)
+			tell(stderr, fault, usage.advice)
 		}
 		return exitUsage
 	}
 	problem, advice := err.Error(), ""
 	var fault *manifest.Fault
 	var hinted hintedError
+	var refused *refusal
+	code := exitFailed
 	switch {
 	case errors.As(err, &fault):
-		problem, advice = fault.Where()+": "+fault.Message, fault.Hint
+		problem, advice = placed(fault), fault.Hint
 	case errors.As(err, &hinted):
 		advice = hinted.advice
+	case errors.As(err, &refused):
+		advice, code = refused.Hint, refused.exit()
 	default:
 		advice = adviceOf(err)
 	}
 	tell(stderr, problem, advice)
-	return exitFailed
+	return code
+}
+
+// placed is a fault with the place where it is, told once.
+func placed(fault *manifest.Fault) string {
+	if strings.HasPrefix(fault.Message, fault.Where()) {
+		return fault.Message
+	}
+	return fault.Where() + ": " + fault.Message
 }
 
 func tell(stderr io.Writer, problem, advice string) {
@@ -112,10 +125,19 @@ func tell(stderr io.Writer, problem, advice string) {
 	}
 }
 
-// usageError lists everything that is wrong with a configuration.
-type usageError struct{ faults []string }
+// usageError lists everything that is wrong with a command line or a
+// configuration.
+type usageError struct {
+	faults []string
+	advice string // "" where the faults say what to do
+}
 
-func (e *usageError) Error() string { return fmt.Sprint(e.faults) }
+func (e *usageError) Error() string { return strings.Join(e.faults, "; ") }
+
+// misuse is a usageError with one fault.
+func misuse(format string, args ...any) *usageError {
+	return &usageError{faults: []string{fmt.Sprintf(format, args...)}}
+}
 
 // silentError ends with a code after everything was said.
 type silentError int

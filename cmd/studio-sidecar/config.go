@@ -5,19 +5,31 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"net/url"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
+	"github.com/comfygit-ai/studio-sidecar/routes"
 )
 
 // listenFlags say where a server listens.
 type listenFlags struct {
 	Host string `default:"127.0.0.1" env:"STUDIO_SIDECAR_HOST" help:"Address to listen at."`
 	Port int    `default:"8190" env:"STUDIO_SIDECAR_PORT" help:"Port to listen at; 0 takes a free one."`
+}
+
+// faults lists what is wrong, each with its flag.
+func (f *listenFlags) faults() (out []string) {
+	if _, err := netip.ParseAddr(f.Host); err != nil && strings.ContainsAny(f.Host, ":/[] ") {
+		out = append(out, fmt.Sprintf("--host (STUDIO_SIDECAR_HOST): %q is no address; use one like 127.0.0.1 or ::1, with the port in --port", f.Host))
+	}
+	if f.Port < 0 || f.Port > 65535 {
+		out = append(out, fmt.Sprintf("--port (STUDIO_SIDECAR_PORT): %d is no port; use 0 to 65535", f.Port))
+	}
+	return out
 }
 
 // serveFlags are those of "cg serve", and ours beside them.
@@ -56,13 +68,11 @@ func (f *serveFlags) faults() []string {
 			out = append(out, fmt.Sprintf(format, args...))
 		}
 	}
-	say(f.Port >= 0 && f.Port <= 65535, "--port (STUDIO_SIDECAR_PORT): %d is no port; use 0 to 65535", f.Port)
-	u, err := url.Parse(f.ComfyURL)
-	say(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",
-		"--comfy-url (STUDIO_SIDECAR_COMFY_URL): %q is no address; use one like http://127.0.0.1:8188", f.ComfyURL)
+	out = append(out, f.listenFlags.faults()...)
+	say(isAddress(f.ComfyURL), "--comfy-url (STUDIO_SIDECAR_COMFY_URL): %q is no address; use one like http://127.0.0.1:8188", f.ComfyURL)
 	say(f.MaxMB > 0 && f.MaxMB <= math.MaxInt64>>20,
 		"--max-request-mb (STUDIO_SIDECAR_MAX_REQUEST_MB): %d is out of range; use 1 or more", f.MaxMB)
-	say(f.MaxBytes >= 0, "--max-request-bytes (STUDIO_SIDECAR_MAX_REQUEST_BYTES): %d is negative", f.MaxBytes)
+	say(f.MaxBytes >= 0, "--max-request-bytes (STUDIO_SIDECAR_MAX_REQUEST_BYTES): %d is negative; use 0 to leave it to --max-request-mb, or more", f.MaxBytes)
 	say(f.RunTimeout > 0 && f.RunTimeout <= maxSeconds,
 		"--run-timeout-seconds (STUDIO_SIDECAR_RUN_TIMEOUT_SECONDS): %v is out of range; use more than 0 and at most %d", f.RunTimeout, int64(maxSeconds))
 	say(f.Window >= 1 && f.Window <= 1000, "--window (STUDIO_SIDECAR_WINDOW): %d is out of range; use 1 to 1000", f.Window)
@@ -72,7 +82,10 @@ func (f *serveFlags) faults() []string {
 		{"--public-ui-prefix", "STUDIO_SIDECAR_PUBLIC_UI_PREFIX", f.PublicUIPrefix},
 		{"--route-prefix", "STUDIO_SIDECAR_ROUTE_PREFIX", f.RoutePrefix},
 	} {
-		say(!strings.ContainsAny(p.value, "?#\\ "), "%s (%s): %q is no path", p.flag, p.env, p.value)
+		say(routes.ValidPrefix(p.value), "%s (%s): %q is no path; use letters, digits and ._~- between single slashes", p.flag, p.env, p.value)
+	}
+	for _, host := range f.PublicHost {
+		say(routes.ValidHost(host), "--public-host (STUDIO_SIDECAR_PUBLIC_HOST): %q is no host name; give it without scheme and path", host)
 	}
 	out = append(out, f.proxyFlags.faults()...)
 	out = append(out, f.keepFlags.faults()...)
@@ -99,29 +112,36 @@ func (f *serveFlags) runLimit() time.Duration {
 
 // environment finds the environment that the command line names.
 func (c *cli) environment() (manifest.Environment, error) {
+	var env manifest.Environment
+	var err error
 	switch {
 	case c.Env != "" && c.EnvDir != "":
-		return manifest.Environment{}, &usageError{[]string{"-e and --env-dir name an environment each; give one of them"}}
+		return env, misuse("-e (STUDIO_SIDECAR_ENV) and --env-dir (STUDIO_SIDECAR_ENV_DIR) name an environment each; give one of them")
 	case c.Env != "":
-		return manifest.Find(c.Env, os.Getenv)
+		env, err = manifest.Find(c.Env, os.Getenv)
 	case c.EnvDir != "":
-		return manifest.Locate(c.EnvDir)
+		env, err = manifest.Locate(c.EnvDir)
+	default:
+		env, err = manifest.Locate(".")
 	}
-	return manifest.Locate(".")
+	if err != nil {
+		return env, misuse("%v", err)
+	}
+	return env, nil
 }
 
 // logger writes to the log file, or to standard error. Close it at the end.
 func (c *cli) logger(stderr io.Writer) (*slog.Logger, io.Closer, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return nil, nil, fmt.Errorf("--log-level: %w", err)
+		return nil, nil, misuse("--log-level (STUDIO_SIDECAR_LOG_LEVEL): %v", err)
 	}
 	var to io.Writer = stderr
 	var file io.Closer = io.NopCloser(nil)
 	if c.LogFile != "" {
 		f, err := os.OpenFile(c.LogFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
-			return nil, nil, fmt.Errorf("--log-file: %w", err)
+			return nil, nil, misuse("--log-file (STUDIO_SIDECAR_LOG_FILE): %v", err)
 		}
 		to, file = f, f
 	}

@@ -41,6 +41,9 @@ type demoCmd struct {
 }
 
 func (c *demoCmd) Run(line *cli, con console) error {
+	if faults := c.faults(); len(faults) > 0 {
+		return &usageError{faults: faults}
+	}
 	log, file, err := line.logger(con.err)
 	if err != nil {
 		return err

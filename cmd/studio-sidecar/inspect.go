@@ -28,7 +28,7 @@ func (c *contractsCmd) Run(line *cli, con console) error {
 		return err
 	}
 	for _, f := range snap.Diagnose() {
-		tell(con.err, f.Where()+": "+f.Message, f.Hint)
+		tell(con.err, placed(&f), f.Hint)
 	}
 	if c.JSON {
 		_, err = fmt.Fprintf(con.out, "%s\n", snap.JSON())
@@ -72,7 +72,10 @@ func (c *digestCmd) Run(line *cli, con console) error {
 	}
 	digest := snap.Digest()
 	if digest == "" {
-		return fmt.Errorf("no digest: there is no pyproject.toml in %s, or a file cannot be read", env.Manifest)
+		if err := snap.Usable(); err != nil {
+			return err
+		}
+		return fmt.Errorf("no digest: a file in %s cannot be read", env.Manifest)
 	}
 	_, err = fmt.Fprintln(con.out, digest)
 	return err
@@ -138,6 +141,9 @@ func (h *healthAnswer) wrong() error {
 const healthMax = 1 << 20
 
 func (c *healthCmd) Run(con console) error {
+	if faults := c.faults(); len(faults) > 0 {
+		return &usageError{faults: faults}
+	}
 	raw, answer, err := c.ask(con)
 	if err != nil {
 		return err
@@ -165,19 +171,32 @@ func (c *healthCmd) Run(con console) error {
 	return answer.wrong()
 }
 
+func (c *healthCmd) faults() (out []string) {
+	if !isAddress(c.URL) {
+		out = append(out, noSidecarURL(c.URL))
+	}
+	if c.Timeout <= 0 {
+		out = append(out, fmt.Sprintf("--timeout (STUDIO_SIDECAR_TIMEOUT): %v is out of range; use more than 0, such as 5s", c.Timeout))
+	}
+	return out
+}
+
 func (c *healthCmd) ask(con console) ([]byte, healthAnswer, error) {
 	var answer healthAnswer
 	req, err := http.NewRequestWithContext(con.ctx, http.MethodGet, strings.TrimRight(c.URL, "/")+"/health?check_proxy=1", nil)
 	if err != nil {
-		return nil, answer, &usageError{[]string{fmt.Sprintf("--url (STUDIO_SIDECAR_URL): %v", err)}}
+		return nil, answer, misuse("--url (STUDIO_SIDECAR_URL): %v", err)
 	}
 	c.show(req)
 	client := http.Client{Timeout: c.Timeout}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, answer, fmt.Errorf("no sidecar answers at %s: %w", c.URL, err)
+		return nil, answer, fmt.Errorf("no sidecar answers at %s: %w", c.URL, errors.Unwrap(err))
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return nil, answer, hintedError{fmt.Errorf("the sidecar at %s asks for its token", c.URL), tokenAdvice}
+	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, healthMax))
 	if err != nil {
 		return nil, answer, fmt.Errorf("read the answer of %s: %w", c.URL, err)

@@ -43,7 +43,7 @@ type pruneCmd struct {
 
 func (c *pruneCmd) Run(line *cli, con console) error {
 	if faults := c.faults(); len(faults) > 0 {
-		return &usageError{faults}
+		return &usageError{faults: faults}
 	}
 	db, copies, err := c.locate(line, c.ArtifactDir)
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *pruneCmd) plan(line *cli, con console, db, copies string) (sidecar.Prun
 }
 
 func (c *pruneCmd) prune(line *cli, con console, db, copies string) (pruned sidecar.Pruned, err error) {
-	if _, err := os.Stat(db); err != nil {
-		return pruned, hintedError{fmt.Errorf("no state database: %w", err), "Name the file with --state-db."}
+	if err := sqlite.Present(db); err != nil {
+		return pruned, err
 	}
 	log, file, err := line.logger(con.err)
 	if err != nil {

@@ -23,6 +23,7 @@ type remote struct {
 	base    string
 	session string
 	token   tokenFlag
+	pause   time.Duration // before what was not answered is asked again
 }
 
 // refusal is a sidecar's error answer.
@@ -39,6 +40,22 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.Message }
 
+// exit is the code that a process ends with for the refusal.
+func (r *refusal) exit() int {
+	switch r.Code {
+	case codeSilent, "comfyui_unavailable", "proxy_unavailable":
+		return exitUnavailable
+	case codeUnreadable:
+		if r.Status >= http.StatusBadGateway { // of a proxy before the sidecar
+			return exitUnavailable
+		}
+	}
+	if r.Status == http.StatusBadRequest || r.Status == http.StatusRequestEntityTooLarge {
+		return exitInvalid
+	}
+	return exitFailed
+}
+
 func (r *remote) url(parts ...string) string {
 	path := ""
 	for _, p := range parts {
@@ -52,7 +69,7 @@ func (r *remote) url(parts ...string) string {
 func (r *remote) do(ctx context.Context, method, url string, body io.Reader, header map[string]string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
-		return nil, &usageError{[]string{fmt.Sprintf("--url (STUDIO_SIDECAR_URL): %v", err)}}
+		return nil, misuse("--url (STUDIO_SIDECAR_URL): %v", err)
 	}
 	req.Header.Set("X-ComfyGit-Studio-Session", r.session)
 	r.token.show(req)
@@ -85,9 +102,12 @@ func readRefusal(resp *http.Response) error {
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, healthMax))
 	if err != nil || json.Unmarshal(raw, &doc) != nil {
-		return &refusal{Status: resp.StatusCode, Code: "unreadable", Message: fmt.Sprintf("the sidecar answered HTTP %d", resp.StatusCode)}
+		return &refusal{Status: resp.StatusCode, Code: codeUnreadable, Message: fmt.Sprintf("the sidecar answered HTTP %d", resp.StatusCode)}
 	}
 	out := &refusal{Status: resp.StatusCode, Code: doc.Code, Message: doc.Message, Hint: doc.Hint}
+	if out.Status == http.StatusUnauthorized {
+		out.Hint = tokenAdvice
+	}
 	if out.Code == "" {
 		out.Code = doc.Status
 	}
@@ -97,8 +117,12 @@ func readRefusal(resp *http.Response) error {
 	return out
 }
 
-// codeSilent is the code of a request that was not answered, or not to the end.
-const codeSilent = "sidecar_unavailable"
+const (
+	// codeSilent is the code of a request that was not answered, or not to the end.
+	codeSilent = "sidecar_unavailable"
+	// codeUnreadable is that of an answer that no sidecar gives.
+	codeUnreadable = "unreadable"
+)
 
 func (r *remote) silent(cause error) *refusal {
 	return &refusal{Status: http.StatusBadGateway, Code: codeSilent, Message: fmt.Sprintf("no sidecar answers at %s: %v", r.base, cause)}
@@ -129,7 +153,7 @@ func (r *remote) post(ctx context.Context, url string, body, answer any) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(followPause):
+		case <-time.After(r.pause):
 		}
 	}
 }
@@ -177,12 +201,15 @@ func (r *remote) form(ctx context.Context, workflow, contract string) (*contract
 func (r *remote) upload(ctx context.Context, path string) (json.RawMessage, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, misuse("%v", err)
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil, err
+		return nil, misuse("%v", err)
+	}
+	if info.IsDir() {
+		return nil, misuse("%s is a folder; name a file", path)
 	}
 	var slot struct {
 		URL     string            `json:"upload_url"`
@@ -302,11 +329,11 @@ func (r *remote) follow(ctx context.Context, id string, show func(progressEvent)
 		case err == nil || heard:
 			tries = 0
 		case tries >= followTries:
-			return nil, fmt.Errorf("follow run %s, which goes on: %w", id, err)
+			return &outcome{RunID: id}, fmt.Errorf("follow run %s: %w", id, err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(followPause):
+		case <-time.After(r.pause):
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,9 +20,9 @@ import (
 
 // Exit codes of run beyond those of every command.
 const (
-	exitInvalid     = 3   // the inputs were refused; nothing was run
-	exitUnavailable = 4   // no sidecar, or its ComfyUI does not answer
-	exitInterrupted = 130 // Ctrl+C; the run was cancelled
+	exitInvalid     = 3   // there is no such contract, or its inputs were refused; nothing was run
+	exitUnavailable = 4   // the sidecar, its worker or its ComfyUI does not answer
+	exitInterrupted = 130 // Ctrl+C; a run that was started is cancelled
 )
 
 type runCmd struct {
@@ -32,16 +34,22 @@ type runCmd struct {
 	URL      string   `name:"url" env:"STUDIO_SIDECAR_URL" help:"Run at this sidecar; without it one is started for the run."`
 	ComfyURL string   `name:"comfy-url" default:"http://127.0.0.1:8188" env:"STUDIO_SIDECAR_COMFY_URL" help:"ComfyUI's address, when a sidecar is started for the run."`
 	JSON     bool     `name:"json" env:"STUDIO_SIDECAR_JSON" help:"Print one JSON object about the run."`
+
+	values map[string]json.RawMessage // of --inputs
+	pause  time.Duration              // see remote
 }
 
 func (c *runCmd) Run(line *cli, con console) error {
-	if c.URL != "" {
-		return c.runAt(con.ctx, c.URL, con)
-	}
 	flags := demoFlags(listenFlags{Host: "127.0.0.1"})
 	flags.ComfyURL = c.ComfyURL
-	if faults := flags.faults(); len(faults) > 0 {
-		return &usageError{faults}
+	if faults := append(c.faults(), flags.faults()...); len(faults) > 0 {
+		return &usageError{faults: faults}
+	}
+	if err := c.readInputs(); err != nil {
+		return err
+	}
+	if c.URL != "" {
+		return c.runAt(con.ctx, c.URL, con)
 	}
 	env, err := line.environment()
 	if err != nil {
@@ -77,26 +85,27 @@ func (c *runCmd) Run(line *cli, con console) error {
 
 // runAt runs the contract at a sidecar and brings its outputs here.
 func (c *runCmd) runAt(ctx context.Context, base string, con console) error {
-	workflow, contract, named := strings.Cut(c.Contract, "/")
-	if !named {
-		contract = "default"
+	remote := &remote{
+		base: strings.TrimRight(base, "/"), session: "cli_" + strings.ToLower(rand.Text()), token: c.tokenFlag,
+		pause: cmp.Or(c.pause, followPause),
 	}
-	if at := strings.LastIndex(c.Contract, "/"); at > 0 {
-		workflow, contract = c.Contract[:at], c.Contract[at+1:]
-	}
-	remote := &remote{base: strings.TrimRight(base, "/"), session: "cli_" + strings.ToLower(rand.Text()), token: c.tokenFlag}
 	if err := os.MkdirAll(c.Out, 0o755); err != nil {
 		return fmt.Errorf("make folder %s: %w", c.Out, err) // before anything is computed
 	}
-	launched, err := c.launch(ctx, remote, workflow, contract)
-	id := launched.ID
-	var refused *refusal
+	launched, err := c.launch(ctx, remote)
 	switch {
-	case errors.As(err, &refused):
-		return c.report(con, &outcome{Err: refused})
+	case err != nil && ctx.Err() != nil:
+		tell(con.err, "interrupted before the sidecar answered; whether it has the run is not known", "")
+		return silentError(exitInterrupted)
 	case err != nil:
-		return err
+		return c.refused(con, &outcome{}, err)
 	}
+	return c.bring(ctx, remote, launched, con)
+}
+
+// bring waits for the run's end and brings what it made here.
+func (c *runCmd) bring(ctx context.Context, remote *remote, launched receipt, con console) error {
+	id := launched.ID
 	for _, warning := range launched.warnings() {
 		tell(con.err, warning, "")
 	}
@@ -107,7 +116,11 @@ func (c *runCmd) runAt(ctx context.Context, base string, con console) error {
 		return c.interrupted(con, remote, id)
 	}
 	if err != nil {
-		return err
+		var silent *refusal
+		if errors.As(err, &silent) && silent.Hint == "" {
+			silent.Hint = "The run may go on there; look for it at " + remote.url("runs", id) + "."
+		}
+		return c.refused(con, &outcome{RunID: id, Status: "unknown"}, err)
 	}
 	if len(launched.warnings()) > 0 && len(end.Issues) == 0 {
 		end.Issues = launched.Issues
@@ -115,15 +128,64 @@ func (c *runCmd) runAt(ctx context.Context, base string, con console) error {
 	if end.Status == "completed" {
 		end.Files, err = remote.download(ctx, end, c.Out)
 	}
-	return errors.Join(c.report(con, end), err)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		tell(con.err, "interrupted; run "+id+" has ended, and not all that it made is here", "")
+		return silentError(exitInterrupted)
+	case err != nil:
+		return c.refused(con, end, err)
+	}
+	return c.report(con, end)
 }
 
-func (c *runCmd) launch(ctx context.Context, remote *remote, workflow, contract string) (receipt, error) {
+// refused reports what is known of a run, and what the sidecar refused; other
+// faults are told alone.
+func (c *runCmd) refused(con console, known *outcome, err error) error {
+	var refused *refusal
+	if !errors.As(err, &refused) {
+		return err
+	}
+	told := *refused
+	told.Message = err.Error()
+	known.Err = &told
+	return c.report(con, known)
+}
+
+// faults lists what is wrong with the command line, each with its flag.
+func (c *runCmd) faults() (out []string) {
+	if workflow, contract := c.names(); workflow == "" || contract == "" {
+		out = append(out, fmt.Sprintf("%q names no contract; write WORKFLOW or WORKFLOW/CONTRACT", c.Contract))
+	}
+	for _, pair := range c.Input {
+		if !strings.Contains(pair, "=") {
+			out = append(out, fmt.Sprintf("-i (STUDIO_SIDECAR_INPUT): %q has no value; write NAME=VALUE", pair))
+		}
+	}
+	if c.URL != "" && !isAddress(c.URL) {
+		out = append(out, noSidecarURL(c.URL))
+	}
+	return out
+}
+
+func noSidecarURL(given string) string {
+	return fmt.Sprintf("--url (STUDIO_SIDECAR_URL): %q is no address; use one like http://127.0.0.1:8190", given)
+}
+
+// names are the workflow and the contract to run.
+func (c *runCmd) names() (workflow, contract string) {
+	if at := strings.LastIndex(c.Contract, "/"); at >= 0 {
+		return c.Contract[:at], c.Contract[at+1:]
+	}
+	return c.Contract, "default"
+}
+
+func (c *runCmd) launch(ctx context.Context, remote *remote) (receipt, error) {
+	workflow, contract := c.names()
 	form, err := remote.form(ctx, workflow, contract)
 	if err != nil {
 		return receipt{}, err
 	}
-	inputs, err := c.values(ctx, remote, form)
+	inputs, err := c.give(ctx, remote, form)
 	if err != nil {
 		return receipt{}, err
 	}
@@ -143,25 +205,18 @@ func (c *runCmd) interrupted(con console, remote *remote, id string) error {
 	return silentError(exitInterrupted)
 }
 
-// values are the inputs of the command line as JSON members.
-func (c *runCmd) values(ctx context.Context, remote *remote, form *contractForm) (map[string]json.RawMessage, error) {
+// give are the inputs of the command line as JSON members.
+func (c *runCmd) give(ctx context.Context, remote *remote, form *contractForm) (map[string]json.RawMessage, error) {
 	values := map[string]json.RawMessage{}
-	if c.Inputs != "" {
-		raw, err := readInputs(c.Inputs)
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(raw, &values); err != nil {
-			return nil, &usageError{[]string{fmt.Sprintf("--inputs %s: it must hold a JSON object: %v", c.Inputs, err)}}
-		}
-	}
+	maps.Copy(values, c.values)
 	for _, pair := range c.Input {
-		name, text, ok := strings.Cut(pair, "=")
-		if !ok {
-			return nil, &usageError{[]string{fmt.Sprintf("-i %s: write NAME=VALUE", pair)}}
-		}
+		name, text, _ := strings.Cut(pair, "=")
 		value, err := inputValue(ctx, remote, form.typeOf(name), text)
-		if err != nil {
+		var usage *usageError
+		switch {
+		case errors.As(err, &usage):
+			return nil, misuse("-i %s (STUDIO_SIDECAR_INPUT): %v", name, usage)
+		case err != nil:
 			return nil, fmt.Errorf("-i %s: %w", name, err)
 		}
 		values[name] = value
@@ -169,15 +224,28 @@ func (c *runCmd) values(ctx context.Context, remote *remote, form *contractForm)
 	return values, nil
 }
 
-func readInputs(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(os.Stdin)
+// readInputs reads the file of --inputs, before anybody is asked.
+func (c *runCmd) readInputs() error {
+	if c.Inputs == "" {
+		return nil
 	}
-	raw, err := os.ReadFile(name)
+	var raw []byte
+	var err error
+	if c.Inputs == "-" {
+		raw, err = io.ReadAll(os.Stdin)
+	} else {
+		raw, err = os.ReadFile(c.Inputs)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("--inputs: %w", err)
+		return misuse("--inputs (STUDIO_SIDECAR_INPUTS): %v", err)
 	}
-	return raw, nil
+	if err = json.Unmarshal(raw, &c.values); err == nil && c.values == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return misuse("--inputs (STUDIO_SIDECAR_INPUTS): %s must hold a JSON object: %v", c.Inputs, err)
+	}
+	return nil
 }
 
 // inputValue writes a value as its input's type wants it. What does not fit
@@ -265,10 +333,10 @@ func (o *outcome) complain(w io.Writer) {
 // exit is nil for a completed run, else what the process ends with.
 func (o *outcome) exit() error {
 	switch {
-	case o.Err != nil && (o.Err.Status == 400 || o.Err.Status == 413):
-		return silentError(exitInvalid)
-	case o.Err != nil && o.Err.Status >= 502:
-		return silentError(exitUnavailable)
+	case o.Err != nil && o.RunID != "" && o.Err.exit() == exitInvalid:
+		return silentError(exitFailed) // something was run
+	case o.Err != nil:
+		return silentError(o.Err.exit())
 	case o.Status != "completed":
 		return silentError(exitFailed)
 	}

@@ -39,7 +39,7 @@ type runDoc struct {
 // Run reads alone, so that it disturbs no server.
 func (c *runsCmd) Run(line *cli, con console) (err error) {
 	if c.Limit < 1 {
-		return &usageError{[]string{fmt.Sprintf("--limit (STUDIO_SIDECAR_LIMIT): %d is out of range; use 1 or more", c.Limit)}}
+		return misuse("--limit (STUDIO_SIDECAR_LIMIT): %d is out of range; use 1 or more", c.Limit)
 	}
 	db, _, err := c.locate(line, "")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"syscall"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
@@ -20,7 +21,7 @@ type serveCmd struct{ serveFlags }
 
 func (c *serveCmd) Run(line *cli, con console) error {
 	if faults := c.faults(); len(faults) > 0 {
-		return &usageError{faults}
+		return &usageError{faults: faults}
 	}
 	env, err := line.environment()
 	if err != nil {
@@ -32,11 +33,11 @@ func (c *serveCmd) Run(line *cli, con console) error {
 	}
 	defer file.Close()
 	easeCollector()
-	c.warnOfGuests(log)
 	listener, err := listen(con.ctx, c.listenFlags)
 	if err != nil {
 		return err
 	}
+	c.warnOfGuests(log)
 	app, err := newApp(con.ctx, appConfig{serveFlags: c.serveFlags, env: env, log: log, err: con.err})
 	if err != nil {
 		return errors.Join(err, listener.Close())
@@ -68,10 +69,16 @@ func easeCollector() {
 func listen(ctx context.Context, f listenFlags) (net.Listener, error) {
 	var cfg net.ListenConfig
 	l, err := cfg.Listen(ctx, "tcp", net.JoinHostPort(f.Host, strconv.Itoa(f.Port)))
-	if err != nil {
-		return nil, hintedError{fmt.Errorf("listen at %s port %d: %w", f.Host, f.Port, err), "Choose another port with --port, or --port 0 for a free one."}
+	var unknown *net.DNSError
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.As(err, &unknown), errors.Is(err, syscall.EADDRNOTAVAIL):
+		fault := misuse("--host (STUDIO_SIDECAR_HOST): %q is no address of this machine: %v", f.Host, err)
+		fault.advice = "Use 127.0.0.1 for this machine alone, or 0.0.0.0 for all that reach it."
+		return nil, fault
 	}
-	return l, nil
+	return nil, hintedError{fmt.Errorf("listen at %s port %d: %w", f.Host, f.Port, err), "Choose another port with --port, or --port 0 for a free one."}
 }
 
 // tell prints where the server is: the lines that launchers of the reference

@@ -60,6 +60,9 @@ func (c *restoreCmd) Run(line *cli, con console) error {
 	if err != nil {
 		return err
 	}
+	if err := c.look(con.ctx); err != nil {
+		return err
+	}
 	done, err := sqlite.Restore(con.ctx, c.Backup, db)
 	var unsound *sqlite.UnsoundError
 	if errors.As(err, &unsound) {
@@ -86,6 +89,15 @@ func (c *restoreCmd) Run(line *cli, con console) error {
 	}
 	_, err = fmt.Fprintf(con.out, "%s: %d runs, %d events%s\n%s", done.Path, done.Runs, done.Events, kept, left)
 	return err
+}
+
+// look refuses what cannot be a backup.
+func (c *restoreCmd) look(ctx context.Context) error {
+	reader, err := sqlite.OpenReader(ctx, c.Backup)
+	if err != nil {
+		return hintedError{fmt.Errorf("restore: the backup cannot be used: %w", err), "Name a copy that studio-sidecar backup made."}
+	}
+	return reader.Close()
 }
 
 // unfinishedIn counts the runs that the next start takes up.
@@ -126,7 +138,7 @@ type verdict struct {
 func (c *verifyCmd) Run(line *cli, con console) error {
 	db, _, err := c.locate(line, "")
 	if err != nil {
-		return &usageError{[]string{err.Error()}}
+		return err
 	}
 	v := verdict{Path: db, Faults: []faultDoc{}}
 	err = v.look(con, db)

@@ -33,10 +33,10 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the state database: %w", err)
 	}
-	size, head, err := readHeader(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && size == 0 {
-		return nil, refusal(path, "there is none", "Name the file with --state-db.", os.ErrNotExist)
+	if err := Present(path); err != nil {
+		return nil, err
 	}
+	size, head, err := readHeader(path)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +55,26 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
+}
+
+// Present refuses a path where there is nothing, or an empty file, which no
+// server leaves behind: it looks at the state database that is there and makes
+// none.
+func Present(path string) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("look for the state database: %w", err)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return refusal(path, "there is none", "Name the file with --state-db.", os.ErrNotExist)
+	case err != nil:
+		return unreadable(path, err)
+	case info.Mode().IsRegular() && info.Size() == 0:
+		return refusal(path, "it is empty (0 bytes), and no state database", "Name the right file with --state-db, or restore a backup.", nil)
+	}
+	return nil
 }
 
 // connect opens the file read-only. A folder that cannot be written to has no
