@@ -68,7 +68,7 @@ func (c *Catalog) Snapshot() *Snapshot {
 // Digest is Snapshot().Digest() without reading what the files declare.
 func (c *Catalog) Digest() string { return c.look().digest }
 
-func (c *Catalog) look() look { return c.digester.look(c.settleLayout().Manifest) }
+func (c *Catalog) look() sight { return c.digester.look(c.settleLayout().Manifest) }
 
 func (c *Catalog) refresh() {
 	path := filepath.Join(c.settleLayout().Manifest, pyprojectFile)

@@ -11,14 +11,15 @@ import (
 // were of that generation.
 type diagnosis struct {
 	generation uint64
-	beside     []file // graphs that the digest does not cover
+	beside     []file // graphs that the digest does not cover, or not as they were read
 	faults     []Fault
 }
 
 // Diagnose looks into every graph that a contract names, reading those again
 // that changed, and lists all faults: those of the snapshot, graphs that cannot
 // be used, bindings to nodes that a graph lacks, and defaults that no run can
-// use. The list is shared and not to be changed.
+// use. Of more than 2,500 files it may be a second late, as the digest. The
+// list is shared and not to be changed.
 func (s *Snapshot) Diagnose() []Fault {
 	return s.diagnose(s.catalog.look())
 }
@@ -26,37 +27,40 @@ func (s *Snapshot) Diagnose() []Fault {
 // Examine is Ref and Diagnose in one look at the files.
 func (s *Snapshot) Examine(ctx context.Context) (Ref, []Fault) {
 	seen := s.catalog.look()
-	return s.ref(ctx, seen.digest), s.diagnose(seen)
+	faults := s.diagnose(seen)
+	return s.ref(ctx, seen.digest), faults
 }
 
-func (s *Snapshot) diagnose(seen look) []Fault {
+func (s *Snapshot) diagnose(seen sight) []Fault {
 	if d := s.diagnosed.Load(); d != nil && d.generation == seen.generation && s.still(d.beside) {
 		return d.faults
 	}
 	d := &diagnosis{generation: seen.generation, faults: slices.Clone(s.Faults)}
-	paths, passing := map[string]bool{}, false
+	paths, settled := map[string]bool{}, true
 	for _, c := range s.Contracts() {
 		if c.Fault != nil {
 			continue
 		}
-		if path := s.graphPath(c); !paths[path] {
-			paths[path] = true
-			if st, _ := stampOf(path); !seen.covers(c.PromptFile) {
-				d.beside = append(d.beside, file{path: path, stamp: st})
-			}
-		}
+		path := s.graphPath(c)
+		paths[path] = true
 		d.faults = append(d.faults, c.doubts...)
-		nodes, err := s.nodes(c)
+		graph, err := s.known(c, false)
 		var fault *Fault
 		if errors.As(err, &fault) {
 			d.faults = append(d.faults, *fault)
-			passing = passing || errors.As(err, new(unread))
-			continue
+		} else {
+			d.faults = append(d.faults, unboundNodes(c, graph.nodes)...)
 		}
-		d.faults = append(d.faults, unboundNodes(c, nodes)...)
+		if of, covered := seen.files[c.PromptFile]; !covered || of != graph.stamp {
+			d.beside = append(d.beside, file{path: path, stamp: graph.stamp})
+		}
+		var reading *readFault
+		if errors.As(err, &reading) && (!reading.missing || graph.stamp != stamp{}) {
+			settled = false
+		}
 	}
 	s.catalog.graphs.only(paths)
-	if !passing {
+	if settled {
 		s.diagnosed.Store(d)
 	}
 	return d.faults

@@ -72,6 +72,76 @@ func TestDiagnoseAtRest(t *testing.T) {
 	}
 }
 
+// TestDiagnoseThenBuild: what is kept of a graph for the one is not enough for
+// the other.
+func TestDiagnoseThenBuild(t *testing.T) {
+	const graph = `{"9":{"class_type":"A","inputs":{}}}`
+	dir := write(t, map[string]string{"pyproject.toml": declare("w", ""), "workflow_api/g.json": graph})
+	c, _ := later(t, dir)
+	s := c.Snapshot()
+	for range 2 {
+		if faults := s.Diagnose(); len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		built, err := s.Build(s.Contracts()[0], nil)
+		if err != nil || string(built.Graph.Bytes()) != graph {
+			t.Errorf("built %s, %v", built.Graph.Bytes(), err)
+		}
+	}
+	if again := s.Diagnose(); len(again) > 0 {
+		t.Error(again)
+	}
+}
+
+// TestDiagnoseBesideAMove: a folder that is away for the moment in which its
+// graphs are read, or in whose place another one stands, is seen as it is when
+// it is back with the same files.
+func TestDiagnoseBesideAMove(t *testing.T) {
+	outputs := `outputs = [{ name = "o", type = "image", node_id = "9" }]`
+	for _, path := range []string{"workflow_api/g.json", "graphs/g.json"} {
+		for _, other := range []string{"", "other/g.json"} {
+			files := map[string]string{
+				"pyproject.toml": strings.ReplaceAll(declare("w", outputs), "workflow_api/g.json", path), path: `{"9":{"class_type":"A"}}`,
+			}
+			if other != "" {
+				files[other] = `{"8":{"class_type":"A"}}`
+			}
+			moveWhileDiagnosed(t, write(t, files), filepath.Dir(path), filepath.Dir(other))
+		}
+	}
+}
+
+// moveWhileDiagnosed moves a folder away, and another one in its place if there
+// is one, at each moment at which the catalog asks for the time.
+func moveWhileDiagnosed(t *testing.T, dir, folder, other string) {
+	t.Helper()
+	move := func(from, to string) bool { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) == nil }
+	env, err := manifest.Locate(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range 8 {
+		asked, away, done := 0, false, false
+		c := manifest.OpenAt(env, func() time.Time {
+			if asked++; asked == at && !done {
+				away = move(folder, "away")
+				move(other, folder)
+			}
+			return time.Now().Add(time.Hour)
+		})
+		s := c.Snapshot()
+		s.Examine(context.Background())
+		done = true
+		if away {
+			move(folder, other)
+			move("away", folder)
+		}
+		if faults := s.Diagnose(); len(faults) > 0 {
+			t.Errorf("%s, away for %q at question %d about the time: %v", folder, other, at, faults)
+		}
+	}
+}
+
 // TestDiagnoseOtherContracts: what was found for one reading of pyproject.toml
 // is not told of the next.
 func TestDiagnoseOtherContracts(t *testing.T) {
@@ -104,6 +174,30 @@ func TestDiagnoseKeepsGraphsOfRuns(t *testing.T) {
 	}
 	if again := c.ParsedBytes(); kept == 0 || again != kept {
 		t.Errorf("%d bytes of graphs are kept, %d after a look at all", kept, again)
+	}
+
+	// A graph that changed counts once, one that nobody names not at all.
+	put(t, dir, "workflow_api/g.json", `{"1":{"class_type":"AB"}}`)
+	if _, err := s.Build(s.Contracts()[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	if again := c.ParsedBytes(); again != kept+1 {
+		t.Errorf("%d bytes of a graph are kept that grew by one from %d", again, kept)
+	}
+	put(t, dir, "pyproject.toml", strings.ReplaceAll(declare("v", ""), "g.json", "h.json"))
+	c.Snapshot().Diagnose()
+	if again := c.ParsedBytes(); again != 0 {
+		t.Errorf("%d bytes of a graph are kept that nobody names", again)
+	}
+}
+
+// TestDiagnoseOnce: what stands is not looked for again.
+func TestDiagnoseOnce(t *testing.T) {
+	dir := write(t, map[string]string{"pyproject.toml": declare("w", "")})
+	c, _ := later(t, dir)
+	first, again := c.Snapshot().Diagnose(), c.Snapshot().Diagnose()
+	if len(first) != 1 || &first[0] != &again[0] {
+		t.Errorf("looked for twice: %v, %v", first, again)
 	}
 }
 

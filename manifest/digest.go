@@ -27,18 +27,16 @@ type digester struct {
 	seed   maphash.Seed
 	dir    string
 	tree   *tree
-	seen   look
+	seen   sight
 	buffer []byte // between uses
 }
 
-// look is what one look at the files found.
-type look struct {
-	digest     string          // "" when there are no files or one cannot be read
-	generation uint64          // moves when a file does
-	files      map[string]bool // whose changes move it, by their paths as the tree has them
+// sight is what a look at the files found.
+type sight struct {
+	digest     string           // "" when there are no files or one cannot be read
+	generation uint64           // moves when a file does
+	files      map[string]stamp // whose changes move it, by their paths as the tree has them
 }
-
-func (l look) covers(path string) bool { return l.files[path] }
 
 // tree is what the digest was made of.
 type tree struct {
@@ -56,7 +54,7 @@ type file struct {
 
 // look compares the files of dir with those that were looked at before, and
 // reads them again if one moved.
-func (d *digester) look(dir string) look {
+func (d *digester) look(dir string) sight {
 	d.rounds.do(func() { d.refresh(dir) })
 	d.rounds.working.Lock()
 	defer d.rounds.working.Unlock()
@@ -81,7 +79,7 @@ func (d *digester) refresh(dir string) {
 		t = nil // the next question may find it readable
 	}
 	d.tree = t
-	d.seen = look{digest: digest, generation: d.seen.generation + 1, files: t.paths()}
+	d.seen = sight{digest: digest, generation: d.seen.generation + 1, files: t.stamps()}
 }
 
 // intact compares stamps without listing folders again.
@@ -110,16 +108,16 @@ func (t *tree) intact(dir string, now time.Time) bool {
 	return known == isManifest(dir)
 }
 
-// paths of what has files; of a tree that could not be read there are none.
-func (t *tree) paths() map[string]bool {
+// stamps by path; of a tree that could not be read there are none.
+func (t *tree) stamps() map[string]stamp {
 	if t == nil {
 		return nil
 	}
-	paths := make(map[string]bool, len(t.files))
+	stamps := make(map[string]stamp, len(t.files))
 	for _, f := range t.files {
-		paths[f.path] = true
+		stamps[f.path] = f.stamp
 	}
-	return paths
+	return stamps
 }
 
 func (t *tree) sameFiles(other *tree) bool {

@@ -126,8 +126,8 @@ func (s *Snapshot) render() []byte {
 	})
 }
 
-// Build binds values to the contract's graph as its file is now. The error is a
-// *Fault that says what is wrong with the file.
+// Build binds values to the contract's graph as its file is now. The error is, or
+// wraps, a *Fault that says what is wrong with the file.
 func (s *Snapshot) Build(c *Contract, values Values) (Built, error) {
 	graph, warnings, err := s.Graph(c)
 	if err != nil {
@@ -139,21 +139,16 @@ func (s *Snapshot) Build(c *Contract, values Values) (Built, error) {
 }
 
 // Graph is the contract's graph as its file is now, which is read again when it
-// changed. The error is a *Fault.
+// changed. The error is a *Fault, or wraps one.
 func (s *Snapshot) Graph(c *Contract) (Graph, []Warning, error) {
 	g, err := s.known(c, true)
 	return g.graph, g.warnings, err
 }
 
-// nodes are the ids of the graph's nodes. The graph itself is not kept, which would
-// take the room of those that run.
-func (s *Snapshot) nodes(c *Contract) (map[string]bool, error) {
-	g, err := s.known(c, false)
-	return g.nodes, err
-}
-
 // known is what is remembered of the contract's graph, whole or only its nodes,
-// if the file is as it was, else what is read now.
+// if the file is as it was, else what is read now. Of what is read for its
+// nodes no more is kept: it would take the room of what runs. Beside an error
+// it has the file's stamp alone.
 func (s *Snapshot) known(c *Contract, whole bool) (knownGraph, error) {
 	if c.Fault != nil {
 		return knownGraph{}, c.Fault
@@ -165,11 +160,11 @@ func (s *Snapshot) known(c *Contract, whole bool) (knownGraph, error) {
 	}
 	text, err := readPrompt(s.catalog.Environment().Manifest, c)
 	if err != nil {
-		return knownGraph{}, err
+		return knownGraph{stamp: st}, err
 	}
 	graph, warnings, err := ParseGraph(text)
 	if err != nil {
-		return knownGraph{}, promptFault(c, err)
+		return knownGraph{stamp: st}, promptFault(c, err)
 	}
 	g := knownGraph{stamp: st, nodes: graph.ids()}
 	if whole {
@@ -186,6 +181,7 @@ func (s *Snapshot) known(c *Contract, whole bool) (knownGraph, error) {
 func (s *Snapshot) graphPath(c *Contract) string {
 	return s.catalog.Environment().Manifest + "/" + c.PromptFile
 }
+
 func promptFault(c *Contract, err error) *Fault {
 	f := &Fault{File: c.PromptFile, Workflow: c.Workflow, Contract: c.Name, Message: err.Error(), Hint: exportHint}
 	var shape *shapeError
@@ -195,10 +191,14 @@ func promptFault(c *Contract, err error) *Fault {
 	return f
 }
 
-// unread is a fault that may pass while the file stays as it is.
-type unread struct{ *Fault }
+// readFault is a *Fault that came of reading a file.
+type readFault struct {
+	*Fault
+	missing bool // else it may pass while the file stays as it is
+}
 
-func (u unread) Unwrap() error { return u.Fault }
+// Unwrap is the *Fault.
+func (f *readFault) Unwrap() error { return f.Fault }
 
 // readPrompt reads a graph's file, which has to lie below the manifest's folder
 // once links are followed. The error is a *Fault, or wraps one.
@@ -217,9 +217,10 @@ func readPrompt(dir string, c *Contract) ([]byte, error) {
 	text, err := readBelow(dir, filepath.Clean(c.PromptFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault(fmt.Sprintf("Workflow '%s' contract API prompt file is missing: %s. Re-save the contract in ComfyGit Manager.", c.Workflow, c.PromptFile), "")
+		missing := fmt.Sprintf("Workflow '%s' contract API prompt file is missing: %s. Re-save the contract in ComfyGit Manager.", c.Workflow, c.PromptFile)
+		return nil, &readFault{Fault: fault(missing, ""), missing: true}
 	case err != nil:
-		return nil, unread{fault(fmt.Sprintf("Workflow '%s' contract API prompt file %s cannot be read: %v", c.Workflow, c.PromptFile, cause(err)), "Store the graph as a file of its own below the manifest's folder.")}
+		return nil, &readFault{Fault: fault(fmt.Sprintf("Workflow '%s' contract API prompt file %s cannot be read: %v", c.Workflow, c.PromptFile, cause(err)), "Store the graph as a file of its own below the manifest's folder.")}
 	}
 	return text, nil
 }
