@@ -12,7 +12,12 @@ import (
 const newestEvent = `
 	SELECT max(
 		coalesce((SELECT max(seq) FROM events), 0),
-		(SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'))`
+		coalesce((SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'), 0),
+		coalesce((SELECT value FROM sidecar_meta WHERE key = 'head'), 0))`
+
+// noteHead writes it down, once a start: who removes the newest events by hand
+// is found out, at least up to there.
+const noteHead = "UPDATE sidecar_meta SET value = (" + newestEvent + ") WHERE key = 'head'"
 
 // agree makes our tables agree with the reference's, where those changed
 // without us, before anybody else writes.
@@ -61,11 +66,11 @@ func agreeIn(tx *Tx) error {
 	if err := followChanged(tx, which); err != nil {
 		return fmt.Errorf("follow runs that were changed: %w", err)
 	}
-	if opens == seen {
-		return nil
-	}
 	if err := adoptActive(tx); err != nil {
 		return fmt.Errorf("adopt runs: %w", err)
+	}
+	if opens == seen {
+		return nil
 	}
 	if _, err := tx.Exec(adoptEnded); err != nil {
 		return fmt.Errorf("adopt runs that ended: %w", err)
@@ -169,10 +174,22 @@ func trimBefore(tx *Tx, id sidecar.RunID) error {
 	return tx.trimmed("", tx.seq)
 }
 
+// leftActive finds runs that are active in the reference's columns alone, scope
+// by scope along its index. It is asked at each start: a reference that was open
+// already when we began has made them without another open.
+var leftActive = `
+	WITH RECURSIVE scopes(scope) AS (
+		SELECT min(scope_key) FROM runs
+		UNION ALL
+		SELECT (SELECT min(scope_key) FROM runs WHERE scope_key > scopes.scope) FROM scopes WHERE scopes.scope IS NOT NULL
+	)
+	SELECT ` + runColumns + `
+	FROM scopes CROSS JOIN runs AS r ` + byStatus + ` LEFT JOIN run_state AS s ON s.run_id = r.run_id
+	WHERE r.scope_key = scopes.scope AND r.status IN ('submitted', 'running') AND (s.run_id IS NULL OR s.phase = 'finished')`
+
 // adoptActive takes up what the reference left running.
 func adoptActive(tx *Tx) error {
-	left, err := storedRuns(tx, runSelect+`
-		WHERE r.status IN ('submitted', 'running') AND (s.run_id IS NULL OR s.phase = 'finished')`)
+	left, err := storedRuns(tx, leftActive)
 	if err != nil {
 		return err
 	}

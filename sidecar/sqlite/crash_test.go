@@ -153,6 +153,35 @@ func TestVerifyFinds(t *testing.T) {
 	}
 }
 
+// TestVerifyFindsALostTail: what was there at the last start cannot vanish whole.
+func TestVerifyFindsALostTail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	store := open(t, path)
+	for n := range 2 {
+		create(t, store, newRun("alice", n))
+	}
+	head := store.Head()
+	closeStore(t, store)
+	store = open(t, path)
+	for _, table := range []string{"events", "run_state", "output_slots", "runs"} {
+		row(t, store, "DELETE FROM "+table+" WHERE run_id = ?", string(newRun("alice", 1).ID))
+	}
+	for range 2 {
+		report := verify(t, store)
+		if len(report.Faults) != 1 || !strings.Contains(report.Faults[0].Message, "missing") {
+			t.Errorf("found %+v", report.Faults)
+		}
+		closeStore(t, store)
+		if store = open(t, path); store.Head() != head {
+			t.Errorf("head %d, before it was %d", store.Head(), head)
+		}
+	}
+	create(t, store, newRun("alice", 3))
+	if report := verify(t, store); len(report.Faults) != 1 {
+		t.Errorf("with a newer run: %+v", report.Faults)
+	}
+}
+
 func TestVerifyEndsWithItsContext(t *testing.T) {
 	store := fresh(t)
 	create(t, store, newRun("alice", 1))

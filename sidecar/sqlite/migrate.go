@@ -65,6 +65,9 @@ func (s *Store) prepareIn(ctx context.Context, tx *sql.Tx, version int) error {
 	if err != nil {
 		return fmt.Errorf("raise the epoch: %w", err)
 	}
+	if _, err := tx.ExecContext(ctx, noteHead); err != nil {
+		return fmt.Errorf("note the newest event: %w", err)
+	}
 	if s.life == "" {
 		return nil
 	}

@@ -148,7 +148,50 @@ func TestNumbersOfOlderVersions(t *testing.T) {
 	if head := store.Head(); head != 99 {
 		t.Errorf("head %d, and numbers up to 99 were given", head)
 	}
-	sound(t, store)
+	if report := verify(t, store); len(report.Faults) != 1 {
+		t.Errorf("what is missing was told before, and now: %+v", report.Faults)
+	}
+}
+
+// TestMigrationsOfOddFiles: what others did to a file's schema does not keep it
+// from being brought up to date.
+func TestMigrationsOfOddFiles(t *testing.T) {
+	for name, odd := range map[string]string{
+		"a_view_of_nothing":  "CREATE VIEW v AS SELECT a FROM nowhere",
+		"without_an_index":   "DROP INDEX run_state_unfinished",
+		"without_a_sequence": "DELETE FROM sqlite_sequence; DELETE FROM sidecar_meta WHERE key = 'trimmed_to'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := versionFile(t, 7)
+			raw(t, path, odd)
+			store := open(t, path)
+			if head := store.Head(); head != 14 {
+				t.Errorf("head %d", head)
+			}
+			create(t, store, newRun("alice", 9))
+			sound(t, store)
+			if n := count(t, store, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"); n != 1 {
+				t.Error("it is not intact")
+			}
+		})
+	}
+}
+
+// TestVerifyOfOlderVersions: there SQLite's own number tells what is missing.
+func TestVerifyOfOlderVersions(t *testing.T) {
+	path := versionFile(t, 7)
+	raw(t, path, "UPDATE sqlite_sequence SET seq = 99 WHERE name = 'events'")
+	reader, err := sqlite.OpenReader(context.Background(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := reader.Verify(context.Background())
+	if err := errors.Join(err, reader.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Faults) != 1 || !strings.Contains(report.Faults[0].Message, "the newest 85 events are missing") {
+		t.Errorf("got %+v", report)
+	}
 }
 
 // writeNothing only opens, which brings a file up to date.

@@ -116,8 +116,7 @@ func (r *restoration) prepare(ctx context.Context, backup string) error {
 	return errors.Join(err, syncFile(r.whole))
 }
 
-// positionStep is far beyond the events that any file had when it was replaced,
-// and far below the numbers that JSON keeps.
+// positionStep is far beyond the events that were ever told since the backup.
 const positionStep = 1 << 32
 
 // leavePositions moves the numbers of events past those of the file that is
@@ -127,13 +126,11 @@ func leavePositions(ctx context.Context, tx *sql.Tx) error {
 	if err := tx.QueryRowContext(ctx, newestEvent).Scan(&position); err != nil {
 		return err
 	}
-	position += positionStep
+	// The time in microseconds runs ahead of events, so that a backup that is
+	// restored twice does not begin twice at one number. JSON keeps such numbers.
+	position = max(position+positionStep, time.Now().UnixMicro())
 	_, err := tx.ExecContext(ctx, "UPDATE sidecar_meta SET value = ? WHERE key IN ('trimmed_to', '"+floorKey+"')", position)
 	if err != nil {
-		return err
-	}
-	// Versions before 8 number by SQLite's own hand.
-	if _, err := tx.ExecContext(ctx, "UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", position); err != nil {
 		return err
 	}
 	return noteRestored(ctx, tx)

@@ -4,11 +4,13 @@ package sqlite_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/comfygit-ai/studio-sidecar/sidecar"
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
@@ -103,4 +105,36 @@ func TestUnknownRestoreIsNone(t *testing.T) {
 		t.Errorf("%d runs, %q", runs, refusal)
 	}
 	diff(t, []string(nil), names(t, filepath.Dir(path)))
+}
+
+// TestRestoreTwice: numbers of events go on, so that nobody takes the one past
+// for the other.
+func TestRestoreTwice(t *testing.T) {
+	ctx := context.Background()
+	for name, files := range map[string]map[string]string{
+		"of_this_version": wreck(t),
+		"of_version_7":    {"state.db.backup": string(readFile(t, versionFile(t, 7)))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := lay(t, files)
+			var last sidecar.Seq
+			for n := range 3 {
+				done, err := sqlite.Restore(ctx, path+".backup", path)
+				if err != nil || len(done.Faults) > 0 {
+					t.Fatalf("%+v, %v", done, err)
+				}
+				store := open(t, path)
+				if head := store.Head(); head <= last || head > 1<<53 {
+					t.Errorf("head %d, before it was %d", head, last)
+				}
+				if _, err := store.Events(ctx, "alice", "", last, 0); !errors.Is(err, sidecar.ErrTrimmed) {
+					t.Errorf("who had read up to %d: %v", last, err)
+				}
+				create(t, store, newRun("alice", 20+n))
+				last = store.Head()
+				sound(t, store)
+				closeStore(t, store)
+			}
+		})
+	}
 }

@@ -22,7 +22,12 @@ type runQuery struct {
 	from  string
 	where string
 	args  []any
+	// merged tells that the list is of two, either of them along an index.
+	merged bool
 }
+
+// byStatus is the reference's index of a scope's runs by status and time.
+const byStatus = "INDEXED BY idx_runs_scope_status_created"
 
 func (rq *runQuery) and(condition string, args ...any) {
 	rq.where += " AND " + condition
@@ -42,10 +47,11 @@ func queryOf(filter sidecar.RunFilter) runQuery {
 	}
 	if filter.Parent == "" && (filter.Active || filter.Status != "" && filter.Workflow == "") {
 		// SQLite would rather walk all runs of a scope in the order of the list.
-		rq.from = " FROM runs AS r INDEXED BY idx_runs_scope_status_created LEFT JOIN run_state AS s ON s.run_id = r.run_id"
+		rq.from = " FROM runs AS r " + byStatus + " LEFT JOIN run_state AS s ON s.run_id = r.run_id"
 	}
 	if filter.Active {
 		rq.and(activeRuns)
+		rq.merged = filter.Parent == ""
 	}
 	if filter.Status != "" {
 		// The plus leaves a list by workflow to the index that is in its order.
@@ -72,12 +78,11 @@ func queryOf(filter sidecar.RunFilter) runQuery {
 // activeRuns is the condition of a list of those that have not ended.
 const activeRuns = "r.status IN ('submitted', 'running')"
 
-// page is the statement that reads a page, and what it is given. Active runs of
-// either status are in order along an index; SQLite merges them.
+// page is the statement that reads a page, and what it is given.
 func (rq *runQuery) page(columns string, limit int) (text string, args []any) {
 	text = "SELECT " + columns + rq.from + rq.where
 	args = rq.args
-	if !rq.byID() && strings.Contains(rq.where, activeRuns) {
+	if rq.merged {
 		of := func(status string) string { return strings.Replace(text, activeRuns, "r.status = '"+status+"'", 1) }
 		text = of("submitted") + " UNION ALL " + of("running")
 		args = slices.Concat(args, args)

@@ -180,8 +180,10 @@ func (v *verifier) numbers(q querier) error {
 	var trimmed, newest int64
 	_, err := one(q, []any{&trimmed, &newest}, `
 		SELECT
-			(SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'),
-			coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)`)
+			coalesce((SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'), 0),
+			max(
+				coalesce((SELECT value FROM sidecar_meta WHERE key = 'head'), 0),
+				coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0))`) // of versions before 8
 	if err != nil {
 		return err
 	}
@@ -198,7 +200,7 @@ func (v *verifier) numbers(q querier) error {
 		last = seq
 		return v.stop()
 	})
-	if err == nil && newest > 0 && last != newest {
+	if err == nil && last < newest {
 		v.fault("", sidecar.Seq(last+1), "the newest %d events are missing", newest-last)
 	}
 	return err

@@ -6,33 +6,25 @@ DROP INDEX IF EXISTS sidecar_runs_active;
 DROP INDEX IF EXISTS sidecar_runs_workflow_created;
 
 -- By phase, which is short; it is walked as a whole.
-DROP INDEX run_state_unfinished;
+DROP INDEX IF EXISTS run_state_unfinished;
 
 CREATE INDEX run_state_unfinished ON run_state(phase) WHERE phase <> 'finished';
 
--- Numbers of events are given by the writer, which begins behind the newest
--- that is there or was trimmed: SQLite need not write them down once more.
-UPDATE sidecar_meta SET value = max(value, (SELECT seq FROM sqlite_sequence WHERE name = 'events'))
-WHERE key = 'trimmed_to'
-    AND (SELECT seq FROM sqlite_sequence WHERE name = 'events') > coalesce((SELECT max(seq) FROM events), 0);
+-- Numbers of events are given by the writer: SQLite need not write them down at
+-- each. head is the newest that was given before the last start.
+INSERT INTO sidecar_meta (key, value)
+VALUES ('head', max(
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0),
+    coalesce((SELECT max(seq) FROM events), 0),
+    coalesce((SELECT value FROM sidecar_meta WHERE key = 'trimmed_to'), 0)));
 
-CREATE TABLE lean_events (
-    seq INTEGER PRIMARY KEY,
-    run_id TEXT NOT NULL,
-    scope TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    type TEXT NOT NULL,
-    targets TEXT NOT NULL,
-    at TEXT NOT NULL,
-    hash BLOB NOT NULL
-);
+DELETE FROM sqlite_sequence WHERE name = 'events';
 
-INSERT INTO lean_events SELECT seq, run_id, scope, revision, type, targets, at, hash FROM events ORDER BY seq;
+-- The rows stay as they are, so the text alone is changed:
+-- https://sqlite.org/lang_altertable.html#making_other_kinds_of_table_schema_changes
+PRAGMA writable_schema = ON;
 
-DROP TABLE events;
+UPDATE sqlite_schema SET sql = replace(sql, 'INTEGER PRIMARY KEY AUTOINCREMENT', 'INTEGER PRIMARY KEY')
+WHERE type = 'table' AND name = 'events';
 
-ALTER TABLE lean_events RENAME TO events;
-
-CREATE INDEX events_run ON events(run_id, seq);
-
-CREATE INDEX events_scope ON events(scope, seq);
+PRAGMA writable_schema = RESET;

@@ -31,7 +31,7 @@ CREATE TABLE cursors (
     error TEXT NOT NULL DEFAULT ''
 );
 INSERT INTO "cursors" VALUES(1,'callback/run_alic0000000000000000000000000003','{"run_id":"","url":"http://front.invalid"}',0,0,'','');
-CREATE TABLE "events" (
+CREATE TABLE events (
     seq INTEGER PRIMARY KEY,
     run_id TEXT NOT NULL,
     scope TEXT NOT NULL,
@@ -211,6 +211,7 @@ CREATE TABLE sidecar_meta (
 INSERT INTO "sidecar_meta" VALUES('epoch',2);
 INSERT INTO "sidecar_meta" VALUES('foreign_opens',0);
 INSERT INTO "sidecar_meta" VALUES('foreign_seen',0);
+INSERT INTO "sidecar_meta" VALUES('head',14);
 INSERT INTO "sidecar_meta" VALUES('head_hash',X'4B2A425C9A6D95CA80C2AF2605AF388B0EC86884E32630182B509BE3D7664C74');
 INSERT INTO "sidecar_meta" VALUES('reset_to',0);
 INSERT INTO "sidecar_meta" VALUES('trimmed_to',0);
@@ -226,6 +227,8 @@ CREATE TRIGGER sidecar_foreign_open AFTER UPDATE ON serve_state_meta
 BEGIN
     UPDATE sidecar_meta SET value = value + 1 WHERE key = 'foreign_opens';
 END;
+CREATE INDEX events_run ON events(run_id, seq);
+CREATE INDEX events_scope ON events(scope, seq);
 CREATE INDEX files_expiry ON files(kind, expires_at);
 CREATE UNIQUE INDEX commands_key ON commands(owner, key);
 CREATE INDEX commands_session ON commands(session_id, seq);
@@ -240,8 +243,6 @@ CREATE INDEX sidecar_runs_by_time
 CREATE INDEX sidecar_runs_by_workflow
     ON runs(scope_key, workflow, created_at, run_id);
 CREATE INDEX run_state_unfinished ON run_state(phase) WHERE phase <> 'finished';
-CREATE INDEX events_run ON events(run_id, seq);
-CREATE INDEX events_scope ON events(scope, seq);
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('cursors',1);
 INSERT INTO "sqlite_sequence" VALUES('commands',1);
