@@ -8,7 +8,7 @@ import (
 )
 
 // TestReadmeListsTheFlags holds README's table to the grammar of serve: each
-// flag with its variable, and no row that is not one.
+// flag with its variable and default, and no row that is not one.
 func TestReadmeListsTheFlags(t *testing.T) {
 	readme := readRepo(t, "README.md")
 	_, table, ok := strings.Cut(readme, "## Flags of serve\n")
@@ -32,8 +32,12 @@ func TestReadmeListsTheFlags(t *testing.T) {
 				continue
 			}
 			known["--"+flag.Name] = true
-			if !strings.Contains(table, "`--"+flag.Name+"` | `"+flag.Envs[0]+"`") {
-				t.Errorf("README does not list `--%s` | `%s`", flag.Name, flag.Envs[0])
+			row := "`--" + flag.Name + "` | `" + flag.Envs[0] + "` |"
+			if flag.HasDefault {
+				row += " `" + flag.Default + "` |"
+			}
+			if !strings.Contains(table, row) {
+				t.Errorf("README does not list %s", row)
 			}
 		}
 	}
