@@ -46,7 +46,7 @@ func TestRunExitCodes(t *testing.T) {
 		code   int
 		report string // of --json
 	}{
-		"the_sidecar_is_gone":        {dropped, exitUnavailable, `"run_id":"run_1","status":"unknown"`},
+		"the_sidecar_is_gone":        {dropped, exitUnavailable, "The run may go on there"},
 		"it_has_forgotten_the_run":   {answered(404, `{"error": "not_found", "message": "Run was not found."}`), exitFailed, `"status":"unknown"`},
 		"a_proxy_before_it_is_alone": {answered(502, "<html>"), exitUnavailable, `"code":"unreadable"`},
 		"its_database_is_gone":       {answered(503, `{"error": "storage_unavailable", "message": "gone"}`), exitFailed, `"code":"storage_unavailable"`},

@@ -191,7 +191,7 @@ func (c *healthCmd) ask(con console) ([]byte, healthAnswer, error) {
 	client := http.Client{Timeout: c.Timeout}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, answer, fmt.Errorf("no sidecar answers at %s: %w", c.URL, errors.Unwrap(err))
+		return nil, answer, hintedError{fmt.Errorf("no sidecar answers at %s: %w", c.URL, errors.Unwrap(err)), silentAdvice}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusUnauthorized {

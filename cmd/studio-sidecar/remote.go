@@ -119,13 +119,14 @@ func readRefusal(resp *http.Response) error {
 
 const (
 	// codeSilent is the code of a request that was not answered, or not to the end.
-	codeSilent = "sidecar_unavailable"
+	codeSilent   = "sidecar_unavailable"
+	silentAdvice = "Look whether it runs, and at the address in --url."
 	// codeUnreadable is that of an answer that no sidecar gives.
 	codeUnreadable = "unreadable"
 )
 
 func (r *remote) silent(cause error) *refusal {
-	return &refusal{Status: http.StatusBadGateway, Code: codeSilent, Message: fmt.Sprintf("no sidecar answers at %s: %v", r.base, cause)}
+	return &refusal{Status: http.StatusBadGateway, Code: codeSilent, Message: fmt.Sprintf("no sidecar answers at %s: %v", r.base, cause), Hint: silentAdvice}
 }
 
 // get reads JSON.

@@ -117,7 +117,7 @@ func (c *runCmd) bring(ctx context.Context, remote *remote, launched receipt, co
 	}
 	if err != nil {
 		var silent *refusal
-		if errors.As(err, &silent) && silent.Hint == "" {
+		if errors.As(err, &silent) && silent.exit() == exitUnavailable {
 			silent.Hint = "The run may go on there; look for it at " + remote.url("runs", id) + "."
 		}
 		return c.refused(con, &outcome{RunID: id, Status: "unknown"}, err)
