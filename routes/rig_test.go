@@ -59,8 +59,10 @@ func start(t testing.TB, change ...func(*routes.Options)) *rig {
 type setup struct {
 	name string // of the environment
 	deaf bool   // the studio hears no news but the test's
+	db   string // the state database; empty: one that nobody keeps
 
-	limits sidecar.Limits
+	limits   sidecar.Limits
+	patience time.Duration // with what cannot be written
 }
 
 func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
@@ -72,7 +74,7 @@ func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
 	t.Cleanup(func() { must(t, copies.Close()) })
 	r.startComfy(copies)
 	r.exec.deaf = s.deaf
-	r.store, err = sqlite.Open(t.Context(), sqlite.Options{Ephemeral: true})
+	r.store, err = sqlite.Open(t.Context(), sqlite.Options{Path: s.db, Ephemeral: s.db == "", Logger: log})
 	must(t, err)
 	t.Cleanup(func() { must(t, r.store.Close()) })
 	env, err := manifest.Locate(r.env)
@@ -81,7 +83,7 @@ func (s setup) start(t testing.TB, change ...func(*routes.Options)) *rig {
 	folder, err := upload.Open(r.uploads)
 	must(t, err)
 	t.Cleanup(func() { must(t, folder.Close()) })
-	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed, &r.mute}, Executor: r.exec, Uploads: folder, Limits: s.limits, Log: log})
+	r.studio = sidecar.New(sidecar.Options{Catalog: manifest.Open(env), Store: &trimming{r.store, &r.trimmed, &r.mute}, Executor: r.exec, Uploads: folder, Limits: s.limits, Patience: s.patience, Log: log})
 	r.runStudio()
 	o := routes.Options{
 		Studio: r.studio, Artifacts: copies, ComfyURL: comfyURL, Loopback: true, Version: "1.2.3", Log: log, State: "local",

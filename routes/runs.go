@@ -78,6 +78,9 @@ func (c *call) wait(ctx context.Context, run *sidecar.Run) (*sidecar.Run, error)
 	}
 	ended, err := c.studio.Wait(ctx, run.ID)
 	if err != nil && ctx.Err() == nil {
+		if ended != nil {
+			err = c.waitStuck(ended, err)
+		}
 		return nil, err
 	}
 	if ended == nil || ended.Workflow == "" {
@@ -178,6 +181,9 @@ func (c *call) waitEnded(s shape, run *sidecar.Run) *fault {
 			hint = "This server keeps nothing: what it knows of the run ends with it. Start it with --state local to keep runs."
 		}
 	}
+	if err := c.studio.Unkept(run); err != nil {
+		hint = fmt.Sprintf("%s. Follow the run under /runs/%s.", c.unkept(err), run.ID)
+	}
 	return &fault{
 		code: sidecar.CodeTimeout, message: message, hint: hint,
 		more: func(t *text) {
@@ -199,6 +205,25 @@ func (c *call) awaited(run *sidecar.Run) string {
 		return fmt.Sprintf("run '%s', which %s does not have yet: it waits for %s.", run.ID, backend, run.WaitsFor())
 	}
 	return fmt.Sprintf("%s prompt %s", backend, run.PromptID)
+}
+
+// unkept says why what becomes of a run is not known.
+func (c *call) unkept(err error) string {
+	return "What becomes of the run cannot be written now: " + c.faultOf(err).message
+}
+
+// waitStuck answers for a run that stands still because nothing can be written.
+func (c *call) waitStuck(run *sidecar.Run, err error) error {
+	s, f := c.shape(), *c.faultOf(err)
+	f.message = c.unkept(err)
+	f.hint += fmt.Sprintf(" Then follow the run under /runs/%s.", run.ID)
+	f.more = func(t *text) {
+		t.str("run_id", string(run.ID))
+		s.run(t, "run", run)
+		s.slots(t, run)
+		s.items(t, run)
+	}
+	return &f
 }
 
 func (c *call) showRun() error {

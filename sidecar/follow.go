@@ -103,6 +103,7 @@ func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
 	if err != nil {
 		if ctx.Err() == nil {
 			f.log.Error("give a run up until the next start", "err", err)
+			f.studio.unkept.note(f.id, err)
 		}
 		f.gone = true
 		return false
@@ -113,6 +114,9 @@ func (f *follower) apply(ctx context.Context, signals ...Signal) bool {
 func (f *follower) commit(ctx context.Context, signals ...Signal) error {
 	run, err := retry(ctx, f.log, "commit signals", func() (run *Run, err error) {
 		run, f.moved, err = f.studio.move(ctx, f.id, signals...)
+		if err == nil || passing(err) {
+			f.studio.unkept.note(f.id, err)
+		}
 		return run, err
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -184,7 +185,11 @@ func (s *Studio) appendEvent(ctx context.Context, kind EventType, name string, v
 	event := Event{Type: kind, At: time.Now(), Targets: mustJSON(map[string]any{name: value})}
 	err := s.store.Append(ctx, event)
 	if err != nil && ctx.Err() == nil {
-		s.log.Error("write event", "type", kind, "err", err)
+		level := slog.LevelError
+		if passing(err) {
+			level = slog.LevelDebug // the store told of it, and this is tried again
+		}
+		s.log.Log(ctx, level, "write event", "type", kind, "err", err)
 	}
 	return err == nil
 }

@@ -208,9 +208,12 @@ func (s *Studio) lookAtHeld(ctx context.Context, binders *errgroup.Group, id Run
 
 // releaseHeld moves a held run on and puts it where it then belongs.
 func (s *Studio) releaseHeld(ctx context.Context, id RunID, sig Signal, blobs ...Blob) {
-	_, err := retry(ctx, s.log, "release a held run", func() (*Run, error) {
-		return s.store.UpdateWith(ctx, id, blobs, func(r *Run) ([]Event, error) { return r.Apply(sig, time.Now()), nil })
+	_, err := retry(ctx, s.log, "release a held run", func() (run *Run, err error) {
+		run, err = s.store.UpdateWith(ctx, id, blobs, func(r *Run) ([]Event, error) { return r.Apply(sig, time.Now()), nil })
+		s.unkept.note(id, err)
+		return run, err
 	})
+	s.unkept.note(id, nil) // it is looked at again
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
 		s.log.Error("release a held run", "run", id, "err", err)
 		s.queue.lookLater(id, time.Now().Add(heldAgain))

@@ -273,14 +273,22 @@ func (s *Studio) awaitOr(ctx context.Context, id RunID, also *Bell, wanted func(
 	}
 }
 
-// Wait returns the run when it has ended, or as it is when ctx ends first,
-// with ctx's error. It changes nothing.
+// Wait returns the run when it has ended, or as it is when ctx ends first, with
+// ctx's error, or when what becomes of it cannot be written for long, with that
+// *Error. It changes nothing.
 func (s *Studio) Wait(ctx context.Context, id RunID) (*Run, error) {
-	run, err := s.Await(ctx, id, func(r *Run) bool { return r.Status.Terminal() })
-	if err == nil && !run.Status.Terminal() {
-		err = ctx.Err()
+	var still error
+	run, err := s.awaitOr(ctx, id, &s.unkept.bell, func(r *Run) bool {
+		still = s.unkept.of(r, s.queue.window, true)
+		return r.Status.Terminal() || still != nil
+	})
+	if err != nil || run.Status.Terminal() {
+		return run, err
 	}
-	return run, err
+	if still != nil {
+		return run, still
+	}
+	return run, ctx.Err()
 }
 
 // storageError is an *Error for what the store could not do.

@@ -7,14 +7,17 @@ import (
 	"time"
 )
 
-// retry calls do until it works, ctx ends, or trying again does not help.
+// retry calls do until it works, ctx ends, or trying again does not help. That
+// it failed is told once: a disk may be full for long, and many may try.
 func retry[T any](ctx context.Context, log *slog.Logger, what string, do func() (T, error)) (T, error) {
+	level := slog.LevelError
 	for pause := lookPause; ; pause = min(2*pause, lookPauseMax) {
 		got, err := do()
 		if err == nil || !passing(err) || ctx.Err() != nil {
 			return got, err
 		}
-		log.Error(what, "err", err)
+		log.Log(ctx, level, what, "err", err)
+		level = slog.LevelDebug
 		if !sleep(ctx, pause) {
 			return got, ctx.Err()
 		}

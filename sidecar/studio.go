@@ -22,6 +22,9 @@ const (
 	DefaultWindow = 4
 	// DefaultRunLimit is how long a run may take, as in the reference.
 	DefaultRunLimit = 12 * time.Hour
+	// DefaultPatience is how long who waits for a run waits while what becomes
+	// of it cannot be written.
+	DefaultPatience = 10 * time.Second
 	// DecisionWait is how long Launch waits for the backend's yes or no.
 	DecisionWait = 10 * time.Second
 )
@@ -48,7 +51,10 @@ type Options struct {
 	// HealthOnDemand: the executor is asked how it is only when somebody asks
 	// for that, and not at the start.
 	HealthOnDemand bool
-	Log            *slog.Logger
+	// Patience bounds a wait for a run of which nothing can be written; 0:
+	// DefaultPatience.
+	Patience time.Duration
+	Log      *slog.Logger
 }
 
 // Studio launches, follows, cancels and shows runs. Its methods may be called
@@ -70,6 +76,7 @@ type Studio struct {
 	live     live
 	leaving  leaving
 	decided  bells
+	unkept   unkept
 	sessions sessionSet
 	manners  manners
 	health   healthState
@@ -93,12 +100,15 @@ func New(o Options) *Studio {
 	if o.RunLimit <= 0 {
 		o.RunLimit = DefaultRunLimit
 	}
+	if o.Patience <= 0 {
+		o.Patience = DefaultPatience
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Studio{catalog: o.Catalog, store: o.Store, exec: o.Executor, runLimit: o.RunLimit, lost: o.Lost, log: o.Log, uploads: o.Uploads, keep: o.Keep, copies: o.Copies, takenUp: make(chan struct{})}
 	s.queue.window, s.queue.limits, s.openCopy = o.Window, o.Limits.withDefaults(), o.OpenCopy
-	s.onDemand = o.HealthOnDemand
+	s.onDemand, s.unkept.patience = o.HealthOnDemand, o.Patience
 	return s
 }
 
@@ -217,6 +227,9 @@ func (s *Studio) startFollowing(ctx context.Context, g *errgroup.Group, id RunID
 		f := &follower{studio: s, id: id, box: box, log: s.log.With("run", id)}
 		f.follow(ctx)
 		f.release()
+		if !f.gone {
+			s.unkept.note(id, nil) // there is nothing left to write
+		}
 		s.boxes.close(id)
 		s.queue.forget(id)
 		if f.run != nil && f.run.Phase == PhaseHeld {

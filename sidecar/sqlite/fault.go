@@ -77,7 +77,7 @@ func storageError(path string, err error) *sidecar.Error {
 
 func reasonOf(code int) (reason, hint string) {
 	switch {
-	case code == lib.SQLITE_IOERR_WRITE || code&0xff == lib.SQLITE_FULL:
+	case lacksSpace(code):
 		return "there is no space left to write to", "Free some space on its disk; writing goes on by itself."
 	case code == lib.SQLITE_IOERR_FSYNC || code == lib.SQLITE_IOERR_DIR_FSYNC:
 		return "the disk failed to keep what was written, so the last change may or may not be there",

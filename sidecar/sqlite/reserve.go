@@ -50,8 +50,13 @@ func reserveOf(options Options, spent time.Time) reserve {
 
 // noSpace reports whether an error is for lack of space on the disk.
 func noSpace(err error) bool {
-	code := codeOf(err)
-	return code&0xff == lib.SQLITE_FULL || code == lib.SQLITE_IOERR_WRITE || errors.Is(err, errNoSpace)
+	return lacksSpace(codeOf(err)) || errors.Is(err, errNoSpace)
+}
+
+// lacksSpace: the index of the log grows by single bytes, and says no more than
+// that it could not.
+func lacksSpace(code int) bool {
+	return code&0xff == lib.SQLITE_FULL || code == lib.SQLITE_IOERR_WRITE || code == lib.SQLITE_IOERR_SHMSIZE
 }
 
 // fill takes the space, unless it has it already or shall stop. What is written

@@ -21,6 +21,7 @@ type Tx struct {
 	wrote bool  // anything, by any function of the group
 	dirty bool  // by the function that runs
 	fault error // of the storage; the group cannot be committed
+	size  int64 // about what it writes, bytes
 
 	seq       sidecar.Seq
 	records   []sidecar.Record
@@ -36,6 +37,7 @@ func (tx *Tx) Exec(text string, args ...any) (sql.Result, error) {
 		return nil, tx.fault
 	}
 	tx.wrote, tx.dirty = true, true
+	tx.size += writtenBy(args)
 	result, err := tx.session.exec(text, args...)
 	return result, tx.note(err)
 }

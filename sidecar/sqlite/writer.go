@@ -18,8 +18,6 @@ const (
 	// maxReruns is how often a group is run again as a whole; then each
 	// function gets a transaction of its own.
 	maxReruns = 2
-	// probePause is how often the writer tries whether writing works again.
-	probePause = time.Second
 )
 
 // request is a function that waits for the writer.
@@ -36,6 +34,7 @@ type request struct {
 type trouble struct {
 	err     *sidecar.Error
 	lasting bool
+	room    int64 // the most that found no space since it began, bytes; 0: all did
 }
 
 // Stats counts what the writer did since the file was opened.
@@ -99,6 +98,7 @@ type writer struct {
 	// fileVersion is SQLite's data_version for this connection, which moves when
 	// another one writes; 0: not read yet.
 	fileVersion int64
+	probeAt     time.Time // when to try whether writing works again
 }
 
 func (s *Store) newWriter(ctx context.Context) (*writer, error) {
@@ -131,14 +131,14 @@ func (w *writer) loop() {
 		var probe <-chan time.Time
 		var timer *time.Timer
 		if t := w.trouble.Load(); t != nil && !t.lasting {
-			timer = time.NewTimer(probePause)
+			timer = time.NewTimer(time.Until(w.probeAt))
 			probe = timer.C
 		}
 		select {
 		case first := <-w.queue:
 			w.settle(w.gather(first))
 		case <-probe:
-			w.settle([]*request{{change: touchEpoch, done: make(chan struct{})}})
+			w.probe()
 		case <-w.closing:
 			return
 		}
@@ -155,12 +155,6 @@ func (w *writer) end() {
 	if err := w.session.close(); err != nil {
 		w.log.Warn("the writer's connection was not closed cleanly", "error", err)
 	}
-}
-
-// touchEpoch writes a little, to see whether it can be.
-func touchEpoch(tx *Tx) error {
-	_, err := tx.Exec("UPDATE sidecar_meta SET value = value WHERE key = 'epoch'")
-	return err
 }
 
 // gather takes what waits just now; it waits for nobody.
@@ -221,7 +215,7 @@ func (w *writer) commit(group []*request) *request {
 	}
 	tx, err := w.begin()
 	if err != nil {
-		w.fault(group, err)
+		w.fault(group, err, 0)
 		return nil
 	}
 	for _, req := range group {
@@ -231,7 +225,7 @@ func (w *writer) commit(group []*request) *request {
 		}
 		if tx.fault != nil {
 			req.settled = false
-			return w.undo(group, tx.fault)
+			return w.undo(tx, group, tx.fault)
 		}
 		if tx.dirty {
 			w.rollback()
@@ -243,12 +237,12 @@ func (w *writer) commit(group []*request) *request {
 
 // undo ends a group whose transaction the storage broke off, or commits it
 // again when there is room for it now.
-func (w *writer) undo(group []*request, err error) *request {
+func (w *writer) undo(tx *Tx, group []*request, err error) *request {
 	w.rollback()
 	if w.makeRoom(group, err) {
 		return w.commit(group)
 	}
-	w.fault(group, err)
+	w.fault(group, err, tx.size)
 	return nil
 }
 
@@ -257,7 +251,7 @@ func (w *writer) undo(group []*request, err error) *request {
 func (w *writer) conclude(tx *Tx, group []*request) *request {
 	w.working.drop(tx.moved)
 	if err := tx.finish(); err != nil {
-		return w.undo(group, err)
+		return w.undo(tx, group, err)
 	}
 	w.publish(tx)
 	if !tx.wrote {
@@ -266,7 +260,7 @@ func (w *writer) conclude(tx *Tx, group []*request) *request {
 	// The file may have gone while this was written. Where it is now, that is
 	// true; what the next start will find is not known.
 	if err := w.place.check(); err != nil {
-		w.fault(group, unknown(err))
+		w.fault(group, unknown(err), 0)
 		return nil
 	}
 	w.refill()
@@ -314,9 +308,10 @@ func (w *writer) rollback() {
 // publish tells of what has become true.
 func (w *writer) publish(tx *Tx) {
 	w.stats.transactions.Add(1)
-	// A group that only read proves nothing of writing.
-	if tx.wrote && w.trouble.Swap(nil) != nil {
-		w.log.Info("the state database can be written again", "path", w.path)
+	// A group that only read proves nothing of writing, nor one that wrote of
+	// space.
+	if t := w.trouble.Load(); tx.wrote && t != nil && t.room == 0 {
+		w.recovered()
 	}
 	w.working.keep(tx.moved)
 	w.tail.add(tx.records)
@@ -326,14 +321,25 @@ func (w *writer) publish(tx *Tx) {
 	}
 }
 
-// fault answers a group whose transaction met an error of the storage.
-func (w *writer) fault(group []*request, err error) {
+// fault answers a group whose transaction, of a size, met an error of the
+// storage.
+func (w *writer) fault(group []*request, err error, size int64) {
 	var told *sidecar.Error
 	if !errors.As(err, &told) {
 		told = storageError(w.path, err)
 	}
 	state := &trouble{err: told, lasting: damageOf(err) == lasting || errors.Is(err, errFenced) || errors.Is(err, sidecar.ErrLasting)}
-	if w.trouble.Swap(state) == nil {
+	if noSpace(err) {
+		state.room = max(size, 1)
+	}
+	before := w.trouble.Load()
+	if before == nil {
+		w.probeAt = time.Now().Add(probePause)
+	} else {
+		state.room = max(state.room, before.room)
+	}
+	w.trouble.Store(state)
+	if before == nil || state.lasting && !before.lasting {
 		w.log.Error("the state database cannot be written", "path", w.path, "error", err)
 	}
 	fail(group, told)
