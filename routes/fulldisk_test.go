@@ -3,6 +3,7 @@
 package routes_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -46,6 +47,7 @@ func fillDisk(t *testing.T, disk string) {
 func TestFullDiskIsToldCalmly(t *testing.T) {
 	disk, grow := smallDisk(t)
 	r := setup{name: "demo", db: filepath.Join(disk, "state.db")}.start(t)
+	small := "/runs/" + r.run(`{"wait": true}`)["run_id"].(string)
 	large := `{"inputs": {"width": "` + strings.Repeat("w", 500<<10) + `"}}`
 	status := 0
 	for range 50 {
@@ -58,26 +60,26 @@ func TestFullDiskIsToldCalmly(t *testing.T) {
 	}
 	taken, refused := 0, 0
 	for refused < 4 {
-		for _, body := range []string{`{"inputs": {"width": 64}}`, large} {
-			if a := r.ask("POST", "/contracts/solid/default/run", body); a.status == http.StatusOK {
+		for _, a := range []reply{r.ask("PATCH", small, fmt.Sprintf(`{"title": "t%d"}`, taken)), r.ask("POST", "/contracts/solid/default/run", large)} {
+			if a.status == http.StatusOK {
 				taken++
 			} else {
 				refused++
 			}
 		}
 		if a := r.get("/readyz"); a.status != http.StatusServiceUnavailable {
-			t.Fatalf("/readyz answers %d after %d runs were taken: %s", a.status, taken, a.body)
+			t.Fatalf("/readyz answers %d after %d small changes: %s", a.status, taken, a.body)
 		}
 	}
 	if a := r.get("/runs"); a.status != http.StatusOK || taken == 0 {
-		t.Errorf("/runs answers %d, %d small runs were taken", a.status, taken)
+		t.Errorf("/runs answers %d, %d small changes were made", a.status, taken)
 	}
 	grow()
 	eventually(t, "the server is ready again", func() bool { return r.get("/readyz").status == http.StatusOK })
 	if a := r.ask("POST", "/contracts/solid/default/run", large); a.status == http.StatusServiceUnavailable {
 		t.Errorf("with space: %d %s", a.status, a.body)
 	}
-	t.Logf("%d small runs taken and %d refused on a full disk", taken, refused)
+	t.Logf("%d changes made and %d refused on a full disk", taken, refused)
 	for _, line := range []string{"cannot be written", "can be written again"} {
 		if n := strings.Count(r.log.String(), line); n != 1 {
 			t.Errorf("the log says %d times that the database %s", n, line)
