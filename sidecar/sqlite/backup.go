@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -24,21 +23,28 @@ func (e *UnsoundError) Error() string {
 
 // Backup writes a copy of one moment of the file to a path where nothing is
 // yet. The copy has its name once it is whole, durable and verified; it needs
-// no other file beside it.
+// no other file beside it. What an earlier one to this path left when it was
+// killed is removed.
 func (r *Reader) Backup(ctx context.Context, to string) (Report, error) {
 	to, err := filepath.Abs(to)
 	if err != nil {
 		return Report{}, fmt.Errorf("back up %s: %w", r.path, err)
 	}
+	if err := sweepPartials(to); err != nil {
+		return Report{}, fmt.Errorf("back up %s: remove what one that was broken off left: %w", r.path, err)
+	}
 	if _, err := os.Lstat(to); !errors.Is(err, os.ErrNotExist) {
 		return Report{}, fmt.Errorf("back up %s: %w", r.path, taken(to, err))
 	}
-	partial := to + ".partial-" + rand.Text()[:8]
-	report, err := r.copyTo(ctx, partial)
-	if err == nil {
-		err = publish(partial, to)
+	p, err := newPartial(to)
+	if err != nil {
+		return Report{}, fmt.Errorf("back up %s: %w", r.path, err)
 	}
-	if err := errors.Join(err, removeIfThere(partial), removeIfThere(partial+"-journal")); err != nil {
+	report, err := r.copyTo(ctx, p.copy())
+	if err == nil {
+		err = publish(p.copy(), to)
+	}
+	if err := errors.Join(err, p.remove()); err != nil {
 		return report, fmt.Errorf("back up %s: %w", r.path, err)
 	}
 	return report, syncFolder(filepath.Dir(to))

@@ -150,6 +150,9 @@ func (s *Store) start(ctx context.Context, ephemeral bool) error {
 		s.lock = nil
 		return err
 	}
+	if err := removeCopy(realPath(s.path) + unreadySuffix); err != nil {
+		s.log.Warn("what a broken-off restore left could not be removed", "error", err)
+	}
 	if err := s.drawLife(ctx, filled, ephemeral); err != nil {
 		return fmt.Errorf("sign the lock of %s: %w", s.path, err)
 	}

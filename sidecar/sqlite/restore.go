@@ -51,9 +51,9 @@ func Restore(ctx context.Context, backup, path string) (done Restored, err error
 	}
 	// One that was made here may belong to somebody who is not the server.
 	defer func() { err = errors.Join(err, lock.discard()) }()
-	r := restoration{path: path, ready: path + readySuffix, whole: path + readySuffix + ".partial"}
+	r := restoration{path: path, ready: path + readySuffix, whole: path + unreadySuffix}
 	if err := r.prepare(ctx, backup); err != nil {
-		return done, errors.Join(fmt.Errorf("restore %s: %w", path, err), removeIfThere(r.whole))
+		return done, errors.Join(fmt.Errorf("restore %s: %w", path, err), removeCopy(r.whole))
 	}
 	if err := r.exchange(); err != nil {
 		return done, fmt.Errorf("restore %s: %w", path, err)
@@ -64,6 +64,10 @@ func Restore(ctx context.Context, backup, path string) (done Restored, err error
 // readySuffix is that of a copy that is to come in the place of the database:
 // as long as there is one, what stands there counts no more.
 const readySuffix = ".restoring"
+
+// unreadySuffix is that of a copy that is still being made. It is made under the
+// lock of the database: who has that finds only what was broken off.
+const unreadySuffix = readySuffix + ".partial"
 
 // checkRestored refuses a file whose place another one is about to take.
 func checkRestored(path string) error {
@@ -91,7 +95,7 @@ type restoration struct {
 
 // prepare makes the copy and verifies it.
 func (r *restoration) prepare(ctx context.Context, backup string) error {
-	if err := removeIfThere(r.whole); err != nil {
+	if err := removeCopy(r.whole); err != nil {
 		return err
 	}
 	reader, err := OpenReader(ctx, backup)
