@@ -56,10 +56,13 @@ type Store struct {
 	readers chan *session
 	reading int // sessions that were opened for readers
 
-	queue   chan *request
-	closing chan struct{}
-	done    sync.WaitGroup // the writer
-	close   func() error
+	writer   *writer
+	turn     chan struct{} // holds something while somebody uses the writer
+	queue    chan *request
+	troubled chan struct{} // tells the writer's loop that writing stopped working
+	closing  chan struct{}
+	done     sync.WaitGroup // the writer's loop
+	close    func() error
 	// walking is held by those who walk the file, and waited for by Close.
 	walking sync.RWMutex
 
@@ -100,7 +103,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 func open(ctx context.Context, options Options, spent time.Time) (*Store, error) {
 	s := &Store{
 		log:       options.Logger,
+		turn:      make(chan struct{}, 1),
 		queue:     make(chan *request),
+		troubled:  make(chan struct{}, 1),
 		closing:   make(chan struct{}),
 		pruneTime: pruneTime,
 		versions:  newVersions(time.Now()),
@@ -170,6 +175,7 @@ func (s *Store) start(ctx context.Context, ephemeral bool) error {
 		w.end()
 		return err
 	}
+	s.writer = w
 	s.done.Go(w.loop)
 	return nil
 }

@@ -176,10 +176,10 @@ func storedInputs(inputs json.RawMessage) json.RawMessage {
 	return inputs
 }
 
-// alone looks whether somebody else wrote to the file since the last
+// unshared looks whether somebody else wrote to the file since the last
 // transaction. Then nothing is true that is not read anew, and the file may be
 // another process's.
-func (w *writer) alone(tx *Tx) error {
+func (w *writer) unshared(tx *Tx) error {
 	var version int64
 	if _, err := one(tx, []any{&version}, "PRAGMA data_version"); err != nil {
 		return err

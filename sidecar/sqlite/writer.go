@@ -20,16 +20,6 @@ const (
 	maxReruns = 2
 )
 
-// request is a function that waits for the writer.
-type request struct {
-	change func(*Tx) error
-	err    error
-	// settled is set when err holds whatever becomes of the group.
-	settled bool
-	frees   bool          // removes more than it writes
-	done    chan struct{} // closed when err is final
-}
-
 // trouble is why writing does not work.
 type trouble struct {
 	err     *sidecar.Error
@@ -61,36 +51,7 @@ func (s *Store) Trouble() error {
 	return s.place.check()
 }
 
-// Do runs change in a transaction of the writer and returns when that is
-// durable. It is the only way to write. When ctx ends first, Do returns its
-// error, but the change goes on. change may be run again, with others, before
-// Do returns; an error of change, or a panic, undoes what it wrote and nothing
-// else. An error of the storage is a *sidecar.Error. change uses the Tx alone:
-// a call of the Store would wait for itself.
-func (s *Store) Do(ctx context.Context, change func(*Tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	req := &request{change: change, done: make(chan struct{}), frees: ctx.Value(freeingKey{}) != nil}
-	if s.closed() {
-		return ErrClosed
-	}
-	select {
-	case s.queue <- req:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.closing:
-		return ErrClosed
-	}
-	select {
-	case <-req.done:
-		return req.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// writer owns the one connection that writes.
+// writer owns the one connection that writes. Who uses it has the turn.
 type writer struct {
 	*Store
 	session *session
@@ -122,53 +83,6 @@ func (w *writer) begun() (err error) {
 	}
 	w.place, err = placeOf(w.path)
 	return err
-}
-
-// loop takes what waits and commits it, until the store is closed.
-func (w *writer) loop() {
-	defer w.end()
-	for {
-		var probe <-chan time.Time
-		var timer *time.Timer
-		if t := w.trouble.Load(); t != nil && !t.lasting {
-			timer = time.NewTimer(time.Until(w.probeAt))
-			probe = timer.C
-		}
-		select {
-		case first := <-w.queue:
-			w.settle(w.gather(first))
-		case <-probe:
-			w.probe()
-		case <-w.closing:
-			return
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-	}
-}
-
-func (w *writer) end() {
-	if w.session == nil {
-		return
-	}
-	if err := w.session.close(); err != nil {
-		w.log.Warn("the writer's connection was not closed cleanly", "error", err)
-	}
-}
-
-// gather takes what waits just now; it waits for nobody.
-func (w *writer) gather(first *request) []*request {
-	group := []*request{first}
-	for len(group) < maxGroup {
-		select {
-		case req := <-w.queue:
-			group = append(group, req)
-		default:
-			return group
-		}
-	}
-	return group
 }
 
 // settle commits a group and answers everybody in it.
@@ -285,7 +199,7 @@ func (w *writer) begin() (*Tx, error) {
 		return nil, err
 	}
 	tx := &Tx{store: w.Store, session: w.session, seq: w.Head()}
-	if err := w.alone(tx); err != nil {
+	if err := w.unshared(tx); err != nil {
 		w.rollback()
 		return nil, err
 	}

@@ -237,55 +237,6 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-func TestCallersContext(t *testing.T) {
-	store := fresh(t)
-
-	t.Run("one_that_ended_before_writes_nothing", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		err := store.Do(ctx, func(tx *sqlite.Tx) error { return note(tx, "early") })
-		if !errors.Is(err, context.Canceled) || notes(t, store, "early") != 0 {
-			t.Errorf("got %v", err)
-		}
-	})
-	bubble(t, "one_that_ends_while_it_waits_for_its_turn_writes_nothing", func(t *testing.T) {
-		store := fresh(t)
-		release := hold(t, store)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error)
-		go func() { done <- store.Do(ctx, func(tx *sqlite.Tx) error { return note(tx, "queued") }) }()
-		synctest.Wait()
-		cancel()
-		err := <-done
-		release()
-		if !errors.Is(err, context.Canceled) || notes(t, store, "queued") != 0 {
-			t.Errorf("got %v", err)
-		}
-	})
-	t.Run("one_that_ends_midway_keeps_the_change", func(t *testing.T) {
-		run := create(t, store, newRun("alice", 1))
-		ctx, cancel := context.WithCancel(context.Background())
-		end := make(chan struct{})
-		done := make(chan error)
-		go func() {
-			_, err := store.Update(ctx, run.ID, func(r *sidecar.Run) ([]sidecar.Event, error) {
-				cancel()
-				<-end
-				return r.Apply(sidecar.Signal{Kind: sidecar.SignalCancel}, birth), nil
-			})
-			done <- err
-		}()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-		close(end)
-		// The next change waits for the one before it.
-		if n := count(t, store, "SELECT count(*) FROM runs WHERE status = 'cancelled'"); n != 1 {
-			t.Error("the change is lost")
-		}
-	})
-}
-
 // TestBubble: the store works where time is a test's own.
 func TestBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -318,53 +269,6 @@ func until(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("%s: it does not", what)
 		}
 	}
-}
-
-func TestClose(t *testing.T) {
-	ctx := context.Background()
-
-	t.Run("calls_after_it_are_refused", func(t *testing.T) {
-		store, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "s.db")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		closeStore(t, store)
-		closeStore(t, store)
-		_, read := store.Run(ctx, "run_x")
-		_, verify := store.Verify(ctx)
-		for _, err := range []error{read, verify, store.Do(ctx, func(*sqlite.Tx) error { return nil })} {
-			if !errors.Is(err, sqlite.ErrClosed) {
-				t.Errorf("got %v", err)
-			}
-		}
-	})
-	t.Run("what_was_taken_is_committed", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "s.db")
-		store, err := sqlite.Open(ctx, sqlite.Options{Path: path})
-		if err != nil {
-			t.Fatal(err)
-		}
-		release := hold(t, store)
-		var calls sync.WaitGroup
-		results := make([]error, 32)
-		for i := range results {
-			calls.Go(func() {
-				results[i] = store.Do(ctx, func(tx *sqlite.Tx) error { return note(tx, fmt.Sprintf("n%02d", i)) })
-			})
-		}
-		release()
-		closeStore(t, store)
-		calls.Wait()
-		store = open(t, path)
-		for i, err := range results {
-			if err != nil && !errors.Is(err, sqlite.ErrClosed) {
-				t.Errorf("%d: %v", i, err)
-			}
-			if there := notes(t, store, fmt.Sprintf("n%02d", i)) == 1; there != (err == nil) {
-				t.Errorf("%d: answered %v, there %v", i, err, there)
-			}
-		}
-	})
 }
 
 func TestReopen(t *testing.T) {
