@@ -61,6 +61,17 @@ func ParseObject(raw []byte, limits Limits) (Values, error) {
 	return values, nil
 }
 
+// Elements are the values of a JSON array that was read before, whose memory they
+// share; false when it is none, or too deep.
+func Elements(array json.RawMessage) ([]json.RawMessage, bool) {
+	found, ok := elements(array)
+	values := make([]json.RawMessage, len(found))
+	for i, v := range found {
+		values[i] = slices.Clip(v)
+	}
+	return values, ok
+}
+
 // Get gives the value of the last member called name.
 func (v Values) Get(name string) (json.RawMessage, bool) {
 	for _, f := range slices.Backward(v) {
@@ -78,7 +89,11 @@ func (v Values) Without(names ...string) Values {
 
 // MarshalJSON writes the members in their order. A nil Values is {}.
 func (v Values) MarshalJSON() ([]byte, error) {
-	out := []byte{'{'}
+	size := len("{}")
+	for _, f := range v {
+		size += len(f.Name) + len(f.Value) + len(`"":,`)
+	}
+	out := append(make([]byte, 0, size), '{')
 	for i, f := range v {
 		if i > 0 {
 			out = append(out, ',')

@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -102,8 +103,12 @@ func appendASCII(dst []byte, s string) []byte {
 }
 
 func quote(dst []byte, s string, escape func(rune) bool) []byte {
-	dst = append(dst, '"')
+	dst = append(slices.Grow(dst, len(s)+2), '"')
 	for len(s) > 0 {
+		if n := plain(s); n > 0 {
+			dst, s = append(dst, s[:n]...), s[n:]
+			continue
+		}
 		r, n := nextRune(s)
 		switch short := shortEscape(r); {
 		case short != 0:
@@ -118,6 +123,16 @@ func quote(dst []byte, s string, escape func(rune) bool) []byte {
 		s = s[n:]
 	}
 	return append(dst, '"')
+}
+
+// plain is how much of s, from its beginning, stays as it is in every spelling.
+func plain(s string) int {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return len(s)
 }
 
 func shortEscape(r rune) byte {

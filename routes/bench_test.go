@@ -1,11 +1,15 @@
 package routes_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/comfygit-ai/studio-sidecar/routes"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
@@ -63,4 +67,40 @@ func BenchmarkAccept(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkLargeText measures runs with an input of 10 MB, the fake ComfyUI's
+// share among it.
+func BenchmarkLargeText(b *testing.B) {
+	for name, wait := range map[string]bool{"accepted": false, "to_its_end": true} {
+		b.Run(name, func(b *testing.B) { benchLargeText(b, wait) })
+	}
+}
+
+func benchLargeText(b *testing.B, wait bool) {
+	r := start(b, func(o *routes.Options) { o.MaxRequestBytes = 64 << 20 })
+	must(b, os.WriteFile(filepath.Join(r.env, ".cec", "workflow_api", "solid.json"), []byte(`{
+		"1":{"class_type":"DemoSampler","inputs":{"text":"x","seed":1,"steps":1,"width":64,"height":64,"style":"auto"}},
+		"2":{"class_type":"SaveImage","inputs":{"filename_prefix":"large","images":["1",0]}}}`), 0o644))
+	_, others, _ := strings.Cut(pyproject, "outputs = ")
+	r.writeManifest(pyproject[:strings.Index(pyproject, "inputs = ")] + `inputs = [
+  { name = "text", type = "string", node_id = "1", required = true, api_field_key = "text" },
+]
+outputs = ` + others)
+	if !wait {
+		r.fake.Hold()
+		defer r.fake.Release()
+	}
+	body := fmt.Sprintf(`{"wait": %v, "inputs": {"text": %q}}`, wait, strings.Repeat("ten letters", 10<<20/11))
+	b.ReportAllocs()
+	for b.Loop() {
+		req := httptest.NewRequest("POST", "/contracts/solid/default/run", strings.NewReader(body))
+		req.Host, req.RemoteAddr = "localhost", "127.0.0.1:5"
+		req.Header.Set("X-ComfyGit-Studio-Session", "anna")
+		w := &nowhere{header: http.Header{}}
+		r.handler.ServeHTTP(w, req)
+		if w.status != http.StatusOK {
+			b.Fatal(w.status)
+		}
+	}
 }

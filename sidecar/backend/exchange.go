@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func exchange(via *http.Client, req *http.Request, limit int64) (a Answer, err e
 
 // Read reads an answer of at most limit bytes. Its body stays to be closed.
 func Read(resp *http.Response, limit int64) (Answer, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	body, err := readAll(io.LimitReader(resp.Body, limit+1), resp.ContentLength)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -104,4 +105,19 @@ func Read(resp *http.Response, limit int64) (Answer, error) {
 	url := *resp.Request.URL
 	url.RawQuery = ""
 	return Answer{Status: resp.StatusCode, URL: url.String(), Header: resp.Header, Body: body}, nil
+}
+
+// believed is how long a body may be said to be for as much memory to be taken
+// at once.
+const believed = 64 << 20
+
+// readAll is io.ReadAll for what is said to be of a length, or -1: it is not
+// copied while it is read.
+func readAll(body io.Reader, length int64) ([]byte, error) {
+	var b bytes.Buffer
+	if length > 0 && length <= believed {
+		b.Grow(int(length) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(body)
+	return b.Bytes(), err
 }

@@ -2,7 +2,6 @@ package comfy
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 
@@ -18,11 +17,11 @@ func (e *Executor) dropped(ctx context.Context, job sidecar.Job) ([]manifest.Out
 		return nil, nil
 	}
 	item, err := e.stored(ctx, job)
-	if err != nil || len(item) < 5 {
+	if err != nil || item == nil || item.outputs == nil {
 		return nil, err
 	}
 	executes := map[string]bool{}
-	for _, id := range items(item[4]) {
+	for _, id := range items(item.outputs) {
 		executes[text(id)] = true
 	}
 	nodes := nodesOf(job.Graph)
@@ -44,7 +43,7 @@ func (e *Executor) dropped(ctx context.Context, job sidecar.Job) ([]manifest.Out
 }
 
 // stored is the prompt as ComfyUI keeps it; nil when it is nowhere just now.
-func (e *Executor) stored(ctx context.Context, job sidecar.Job) ([]json.RawMessage, error) {
+func (e *Executor) stored(ctx context.Context, job sidecar.Job) (*entry, error) {
 	id := e.jobs.actual(job.Prompt)
 	if item, err := e.recorded(ctx, id); item != nil || err != nil {
 		return item, err
@@ -53,24 +52,24 @@ func (e *Executor) stored(ctx context.Context, job sidecar.Job) ([]json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	for _, raw := range append(append([]json.RawMessage{}, q.running...), q.pending...) {
-		if item := items(raw); idOf(item) == id {
-			return item, nil
+	for _, item := range q.entries() {
+		if item.prompt() == id {
+			return &item, nil
 		}
 	}
 	return e.recorded(ctx, id)
 }
 
-func (e *Executor) recorded(ctx context.Context, id sidecar.PromptID) ([]json.RawMessage, error) {
+func (e *Executor) recorded(ctx context.Context, id sidecar.PromptID) (*entry, error) {
 	records, a, err := e.records(ctx, "/history/"+url.PathEscape(string(id)))
 	if err != nil || records[string(id)] == nil {
 		return nil, err
 	}
-	var rec record
-	if err := json.Unmarshal(records[string(id)], &rec); err != nil {
+	rec, err := recordOf(records[string(id)])
+	if err != nil {
 		return nil, e.http.unusable(a, err)
 	}
-	return rec.item(), nil
+	return &rec.prompt, nil
 }
 
 // isOutput asks whether nodes of a class are output nodes: only those are

@@ -10,12 +10,19 @@ import (
 
 // record is one entry of history.
 type record struct {
-	Prompt  json.RawMessage `json:"prompt"`
-	Outputs json.RawMessage `json:"outputs"`
-	Status  json.RawMessage `json:"status"`
+	prompt          entry
+	outputs, status json.RawMessage
 }
 
-func (r record) item() []json.RawMessage { return items(r.Prompt) }
+func recordOf(raw json.RawMessage) (record, error) {
+	found, ok := fieldsOf(raw)
+	if !ok {
+		if err := json.Unmarshal(raw, &found); err != nil {
+			return record{}, err
+		}
+	}
+	return record{entryOf(found["prompt"]), found["outputs"], found["status"]}, nil
+}
 
 // ending is what a record's status says.
 type ending struct {
@@ -44,8 +51,8 @@ const blocked = "ExecutionBlocked"
 // interrupted run says "error", and a cycle found at run time says "success"
 // beside an execution_error. A record without a status is one that ended well.
 func sightingOf(id sidecar.PromptID, raw json.RawMessage) (sidecar.Sighting, error) {
-	var rec record
-	if err := json.Unmarshal(raw, &rec); err != nil {
+	rec, err := recordOf(raw)
+	if err != nil {
 		return sidecar.Sighting{}, fmt.Errorf("record of prompt %s: %w", id, err)
 	}
 	end := rec.ending()
@@ -57,7 +64,7 @@ func sightingOf(id sidecar.PromptID, raw json.RawMessage) (sidecar.Sighting, err
 	if failed || word == "error" || word == "failed" {
 		return sidecar.Sighting{Place: sidecar.PlaceFailed, Failure: rec.failure(id, end, trouble)}, nil
 	}
-	outputs := members(rec.Outputs)
+	outputs := members(rec.outputs)
 	if outputs == nil {
 		outputs = map[string]json.RawMessage{}
 	}
@@ -65,7 +72,7 @@ func sightingOf(id sidecar.PromptID, raw json.RawMessage) (sidecar.Sighting, err
 }
 
 func (r record) ending() ending {
-	status := members(r.Status)
+	status := members(r.status)
 	end := ending{word: text(status["status_str"])}
 	for _, raw := range items(status["messages"]) {
 		if pair := items(raw); len(pair) >= 2 {
@@ -132,11 +139,11 @@ func (p problem) sentence() string {
 func (r record) detail(id sidecar.PromptID, message string) json.RawMessage {
 	out := append([]byte(`{"prompt_id":`), quote(string(id))...)
 	out = append(append(out, `,"message":`...), quote(message)...)
-	if isObject(r.Status) {
-		out = append(append(out, `,"status":`...), r.Status...)
+	if isObject(r.status) {
+		out = append(append(out, `,"status":`...), r.status...)
 	}
-	if isObject(r.Outputs) {
-		out = append(append(out, `,"outputs":`...), r.Outputs...)
+	if isObject(r.outputs) {
+		out = append(append(out, `,"outputs":`...), r.outputs...)
 	}
 	return append(out, '}')
 }
@@ -144,11 +151,7 @@ func (r record) detail(id sidecar.PromptID, message string) json.RawMessage {
 // allCached reports whether no output had to be computed: then nothing before
 // it was either.
 func (r record) allCached(end ending) bool {
-	item := r.item()
-	if len(item) < 5 {
-		return false
-	}
-	outputs := items(item[4])
+	outputs := items(r.prompt.outputs)
 	cached := end.cached()
 	for _, out := range outputs {
 		if !cached[text(out)] {

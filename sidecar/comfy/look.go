@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -118,8 +119,8 @@ func (e *Executor) records(ctx context.Context, path string) (map[string]json.Ra
 	if err != nil {
 		return nil, a, e.http.unreachable(err)
 	}
-	var records map[string]json.RawMessage
-	if err := a.object(&records); err != nil {
+	records, err := objectOf(a)
+	if err != nil {
 		return nil, a, e.http.unusable(a, err)
 	}
 	return records, a, nil
@@ -132,8 +133,8 @@ func (e *Executor) recent(ctx context.Context, job sidecar.Job) (sidecar.Sightin
 		return sidecar.Sighting{}, err
 	}
 	for id, raw := range records {
-		var rec record
-		if json.Unmarshal(raw, &rec) != nil || runOf(rec.item()) != job.Run {
+		rec, err := recordOf(raw)
+		if err != nil || rec.prompt.run() != job.Run {
 			continue
 		}
 		e.jobs.rename(job.Prompt, sidecar.PromptID(id))
@@ -156,88 +157,62 @@ func (e *Executor) latest(ctx context.Context) (map[string]json.RawMessage, answ
 	}
 }
 
-// queue is ComfyUI's queue: items are [number, id, graph, extra_data, outputs].
-type queue struct {
-	running, pending []json.RawMessage
-}
+// queue is ComfyUI's queue.
+type queue struct{ running, pending []entry }
 
 func (e *Executor) queue(ctx context.Context) (queue, error) {
 	a, err := e.http.call(ctx, exchange{method: http.MethodGet, path: "/queue", limit: e.http.records})
 	if err != nil {
 		return queue{}, e.http.unreachable(err)
 	}
-	var doc struct {
-		Running []json.RawMessage `json:"queue_running"`
-		Pending []json.RawMessage `json:"queue_pending"`
-	}
-	err = a.object(&doc)
-	if err == nil && (doc.Running == nil || doc.Pending == nil) {
+	doc, err := objectOf(a)
+	running, pending := doc["queue_running"], doc["queue_pending"]
+	if err == nil && !(isList(running) && isList(pending)) {
 		err = fmt.Errorf("%s: no queue: %w", a.URL, errNotComfy)
 	}
 	if err != nil {
 		return queue{}, e.http.unusable(a, err)
 	}
-	return queue{running: doc.Running, pending: doc.Pending}, nil
+	return queue{entriesOf(elementsOf(running)), entriesOf(elementsOf(pending))}, nil
 }
 
 func (q queue) find(id sidecar.PromptID) (sidecar.Sighting, bool) {
-	for _, raw := range q.running {
-		if idOf(items(raw)) == id {
+	for i := range q.running {
+		if q.running[i].prompt() == id {
 			return sidecar.Sighting{Place: sidecar.PlaceExecuting}, true
 		}
 	}
-	for _, raw := range q.pending {
-		if item := items(raw); idOf(item) == id {
-			return sidecar.Sighting{Place: sidecar.PlaceQueued, Position: q.before(item)}, true
+	for i := range q.pending {
+		if q.pending[i].prompt() == id {
+			return sidecar.Sighting{Place: sidecar.PlaceQueued, Position: q.before(&q.pending[i])}, true
 		}
 	}
 	return sidecar.Sighting{}, false
 }
 
-// before counts what runs ahead of a pending item. The list is a heap: its
+// before counts what runs ahead of a pending entry. The list is a heap: its
 // order says nothing, the numbers do.
-func (q queue) before(item []json.RawMessage) int {
+func (q queue) before(e *entry) int {
 	n := len(q.running)
-	for _, raw := range q.pending {
-		other := items(raw)
-		a, b := numberOf(other), numberOf(item)
-		if a < b || a == b && idOf(other) < idOf(item) {
+	for _, other := range q.pending {
+		if other.number < e.number || other.number == e.number && other.id < e.id {
 			n++
 		}
 	}
 	return n
 }
 
+// entries are all of the queue, those that run first.
+func (q queue) entries() []entry { return append(slices.Clone(q.running), q.pending...) }
+
 func (q queue) ofRun(run sidecar.RunID) sidecar.PromptID {
 	if run == "" {
 		return ""
 	}
-	for _, raw := range append(append([]json.RawMessage{}, q.running...), q.pending...) {
-		if item := items(raw); runOf(item) == run {
-			return idOf(item)
+	for _, e := range q.entries() {
+		if e.run() == run {
+			return e.prompt()
 		}
 	}
 	return ""
-}
-
-func numberOf(item []json.RawMessage) float64 {
-	var n amount
-	if len(item) > 0 && json.Unmarshal(item[0], &n) != nil {
-		return 0
-	}
-	return float64(n)
-}
-
-func idOf(item []json.RawMessage) sidecar.PromptID {
-	if len(item) < 2 {
-		return ""
-	}
-	return sidecar.PromptID(text(item[1]))
-}
-
-func runOf(item []json.RawMessage) sidecar.RunID {
-	if len(item) < 4 {
-		return ""
-	}
-	return sidecar.RunID(text(members(item[3])["studio_run"]))
 }

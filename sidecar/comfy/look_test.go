@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,7 @@ func (c comfyUI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			body = `{"queue_running":[],"queue_pending":[]}`
 		}
 	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	io.WriteString(w, body)
 }
 

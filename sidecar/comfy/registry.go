@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfygit-ai/studio-sidecar/manifest"
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
@@ -146,11 +147,14 @@ func (r *registry) ending(id sidecar.PromptID) {
 // nodesOf reads the nodes of a graph in API format.
 func nodesOf(graph json.RawMessage) map[sidecar.NodeID]sidecar.NodeRef {
 	nodes := map[sidecar.NodeID]sidecar.NodeRef{}
-	var all map[string]json.RawMessage
-	if decode(graph, &all) != nil {
+	all, ok := fieldsOf(graph)
+	if !ok && decode(graph, &all) != nil {
 		return nodes // ComfyUI will say what is wrong with it
 	}
 	for id, raw := range all {
+		if fields, err := manifest.ParseObject(raw, manifest.Limits{Depth: plainDepth}); err == nil {
+			raw, _ = fields.Without("inputs").MarshalJSON() // never fails
+		}
 		var node struct {
 			Class loose `json:"class_type"`
 			Meta  struct {

@@ -10,8 +10,12 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
-// Cells are written as nil, string, int64 or []byte, so that two rows can be
-// compared by what would be stored.
+// Cells are written as nil, string, prose, int64 or []byte, so that two rows can
+// be compared by what would be stored.
+
+// prose is a text that may be large: it is copied when it is written, not to be
+// compared.
+type prose []byte
 
 // nullable writes an empty text as NULL, as the reference keeps what is not
 // known.
@@ -34,14 +38,14 @@ func document(raw json.RawMessage) any {
 	if len(raw) == 0 {
 		return nil
 	}
-	return string(raw)
+	return prose(raw)
 }
 
 func object(raw json.RawMessage) any {
 	if len(raw) == 0 {
-		return "{}"
+		return prose("{}")
 	}
-	return string(raw)
+	return prose(raw)
 }
 
 func flag(b bool) any {
@@ -59,6 +63,11 @@ func blob(b []byte) any {
 }
 
 func sameCell(a, b any) bool {
+	p, pIsProse := a.(prose)
+	q, qIsProse := b.(prose)
+	if pIsProse || qIsProse {
+		return pIsProse && qIsProse && bytes.Equal(p, q)
+	}
 	x, xIsBlob := a.([]byte)
 	y, yIsBlob := b.([]byte)
 	if xIsBlob || yIsBlob {
@@ -113,21 +122,25 @@ func objectOf(cell textCell) json.RawMessage {
 
 // documentOf reads a document that may be absent: nil for null and for what is
 // no JSON.
-func documentOf(cell textCell) json.RawMessage {
-	raw := jsonOf(string(cell))
+func documentOf(cell textCell) json.RawMessage { return documentIn([]byte(cell)) }
+
+// documentIn does not write into raw, of which what it returns may be.
+func documentIn(raw []byte) json.RawMessage {
+	raw = jsonIn(raw)
 	if string(bytes.TrimSpace(raw)) == "null" {
 		return nil
 	}
 	return raw
 }
 
-// jsonOf is text as JSON, or nil. The reference writes NaN and infinities as
+func jsonOf(text string) json.RawMessage { return jsonIn([]byte(text)) }
+
+// jsonIn is a text as JSON, or nil. The reference writes NaN and infinities as
 // Python does; they become null.
-func jsonOf(text string) json.RawMessage {
-	if text == "" {
+func jsonIn(raw []byte) json.RawMessage {
+	if len(raw) == 0 {
 		return nil
 	}
-	raw := []byte(text)
 	if json.Valid(raw) {
 		return raw
 	}

@@ -85,8 +85,12 @@ func hashRow(sum hash.Hash, row scanner, columns int) error {
 		if blob, ok := cell.([]byte); ok {
 			cell = string(blob)
 		}
-		text := fmt.Sprint(cell)
-		fmt.Fprintf(sum, "%T %d %s", cell, len(text), text)
+		text, isText := cell.(string)
+		if !isText {
+			text = fmt.Sprint(cell)
+		}
+		fmt.Fprintf(sum, "%T %d ", cell, len(text))
+		io.WriteString(sum, text) //nolint:errcheck // a hash takes everything
 	}
 	return nil
 }

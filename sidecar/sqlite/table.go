@@ -68,7 +68,7 @@ func (tx *Tx) write(t *table, before, after []any) error {
 	case before == nil && after == nil:
 		return nil
 	case before == nil:
-		_, err := tx.Exec(t.insert, after...)
+		_, err := tx.Exec(t.insert, stored(after)...)
 		return err
 	case after == nil:
 		_, err := tx.Exec("DELETE FROM "+t.name+t.where(), before[:t.keys]...)
@@ -85,6 +85,16 @@ func (tx *Tx) write(t *table, before, after []any) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(t.updateText(changed), append(args, after[:t.keys]...)...)
+	_, err := tx.Exec(t.updateText(changed), append(stored(args), after[:t.keys]...)...)
 	return err
+}
+
+// stored are cells as SQLite takes them. The list may be written into.
+func stored(cells []any) []any {
+	for i, cell := range cells {
+		if p, ok := cell.(prose); ok {
+			cells[i] = string(p)
+		}
+	}
+	return cells
 }

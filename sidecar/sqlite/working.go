@@ -164,7 +164,7 @@ func storedTimes(times ...*time.Time) {
 
 func storedDocuments(docs ...*json.RawMessage) {
 	for _, doc := range docs {
-		*doc = documentOf(textCell(*doc))
+		*doc = documentIn(*doc)
 	}
 }
 
