@@ -132,6 +132,7 @@ func TestWaitOnFullDisk(t *testing.T) {
 	}
 	grow()
 	eventually(t, "the runs end", func() bool { return count("completed") == len(waiters) })
+	eventually(t, "the server is ready again", func() bool { return r.get("/readyz").status == http.StatusOK })
 	for line, most := range map[string]int{`level=ERROR msg="commit signals"`: sidecar.DefaultWindow, "the state database cannot be written": 1, "can be written again": 1} {
 		if n := strings.Count(r.log.String(), line); n < 1 || n > most {
 			t.Errorf("the log says %d times: %s", n, line)

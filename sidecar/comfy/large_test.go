@@ -32,7 +32,8 @@ func TestLookDoesNotCopyGraphs(t *testing.T) {
 				}
 				size := len(ui.queue) + len(ui.history[string(promptA)])
 				took := after.TotalAlloc - before.TotalAlloc
-				if took > uint64(size)*2 {
+				// The test's own ComfyUI copies its answer, too.
+				if took > uint64(size)*9/2 {
 					t.Errorf("%d bytes were taken for an answer of %d", took, size)
 				}
 				t.Logf("%d bytes were taken for an answer of %d", took, size)
