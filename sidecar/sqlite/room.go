@@ -56,8 +56,8 @@ func (w *writer) probe() {
 
 // recovered tells that the trouble is over.
 func (w *writer) recovered() {
-	w.trouble.Store(nil)
 	w.log.Info("the state database can be written again", "path", w.path)
+	w.trouble.Store(nil)
 }
 
 // touchEpoch writes a little, to see whether it can be.
