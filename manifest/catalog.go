@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,10 +84,14 @@ func (c *Catalog) refresh() {
 	next := reading{stamp: st, there: there, at: now}
 	next.text, next.err = readLimited(path)
 	c.last = next
-	if current != nil && bytes.Equal(next.text, old.text) && (next.err == nil) == (old.err == nil) {
+	if current != nil && next.err == nil && old.err == nil && bytes.Equal(next.text, old.text) {
 		return
 	}
-	c.current.Store(c.load(next, current))
+	loaded := c.load(next, current)
+	if current != nil && next.err != nil && old.err != nil && slices.Equal(loaded.Faults, current.Faults) {
+		return // broken as it was
+	}
+	c.current.Store(loaded)
 }
 
 // settleLayout looks where the manifest is: an environment may be opened before

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 )
 
@@ -41,8 +43,7 @@ func (s *Snapshot) diagnose(seen sight) []Fault {
 		if c.Fault != nil {
 			continue
 		}
-		path := s.graphPath(c)
-		paths[path] = true
+		paths[s.graphPath(c)] = true
 		d.faults = append(d.faults, c.doubts...)
 		graph, err := s.known(c, false)
 		var fault *Fault
@@ -52,7 +53,7 @@ func (s *Snapshot) diagnose(seen sight) []Fault {
 			d.faults = append(d.faults, unboundNodes(c, graph.nodes)...)
 		}
 		if of, covered := seen.files[c.PromptFile]; !covered || of != graph.stamp {
-			d.beside = append(d.beside, file{path: path, stamp: graph.stamp})
+			d.beside = append(d.beside, file{path: c.PromptFile, stamp: graph.stamp})
 		}
 		var reading *readFault
 		if errors.As(err, &reading) && (!reading.missing || graph.stamp != stamp{}) {
@@ -69,9 +70,13 @@ func (s *Snapshot) diagnose(seen sight) []Fault {
 // still tells whether files are as they were. One that changed shortly before
 // proves nothing.
 func (s *Snapshot) still(files []file) bool {
-	now := s.catalog.now()
+	dir, now := s.catalog.Environment().Manifest, s.catalog.now()
 	return !slices.ContainsFunc(files, func(f file) bool {
-		st, _ := stampOf(f.path)
+		st, there := graphStamp(dir, f.path)
+		if !there {
+			_, err := os.Lstat(dir + "/" + f.path) // a link to nothing has no stamp either
+			return st != f.stamp || !errors.Is(err, fs.ErrNotExist)
+		}
 		return st != f.stamp || st.recent(now)
 	})
 }

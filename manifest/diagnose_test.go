@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
 	"github.com/comfygit-ai/studio-sidecar/manifest"
 )
 
@@ -139,6 +141,122 @@ func moveWhileDiagnosed(t *testing.T, dir, folder, other string) {
 		if faults := s.Diagnose(); len(faults) > 0 {
 			t.Errorf("%s, away for %q at question %d about the time: %v", folder, other, at, faults)
 		}
+	}
+}
+
+// TestDiagnoseLinks: the same file by a link that leads out of the folder is
+// refused at once, to those who ask and to runs, and taken again when it is back.
+func TestDiagnoseLinks(t *testing.T) {
+	for _, path := range []string{"workflow_api/g.json", "workflow_api/sub/g.json", "graphs/g.json"} {
+		for _, linked := range []string{path, filepath.Dir(path), strings.Split(path, "/")[0]} {
+			t.Run(strings.ReplaceAll(path+"_by_"+linked, "/", "_"), func(t *testing.T) {
+				dir, outside := write(t, map[string]string{
+					"pyproject.toml": strings.ReplaceAll(declare("w", ""), "workflow_api/g.json", path), path: `{"9":{"class_type":"A"}}`,
+				}), t.TempDir()
+				c, _ := later(t, dir)
+				check := func(what string, want int) {
+					t.Helper()
+					s := c.Snapshot()
+					_, faults := s.Examine(context.Background())
+					_, err := s.Build(s.Contracts()[0], nil)
+					if len(faults) != want || (err != nil) != (want > 0) {
+						t.Errorf("%s: %v, built: %v", what, faults, err)
+					}
+				}
+				check("at first", 0)
+				inside, moved := filepath.Join(dir, linked), filepath.Join(outside, "moved")
+				if err := os.Rename(inside, moved); err != nil {
+					t.Fatal(err)
+				}
+				need.That(t, os.Symlink(moved, inside) == nil, "symbolic links")
+				check("linked", 1)
+				check("still linked", 1)
+				if err := errors.Join(os.Remove(inside), os.Rename(moved, inside)); err != nil {
+					t.Fatal(err)
+				}
+				check("back", 0)
+			})
+		}
+	}
+}
+
+// TestGraphsByTwoLinks: where the second of two links leads is looked at too.
+func TestGraphsByTwoLinks(t *testing.T) {
+	dir, outside := write(t, map[string]string{"pyproject.toml": declare("w", ""), "real/g.json": `{"9":{"class_type":"A"}}`}), t.TempDir()
+	real := filepath.Join(dir, "real")
+	need.That(t, os.Symlink("real", filepath.Join(dir, "workflow_api")) == nil, "symbolic links")
+	c, _ := later(t, dir)
+	s := c.Snapshot()
+	for range 2 {
+		if _, err := s.Build(s.Contracts()[0], nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved := filepath.Join(outside, "moved")
+	if err := errors.Join(os.Rename(real, moved), os.Symlink(moved, real)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Build(s.Contracts()[0], nil); err == nil {
+		t.Error("a graph from outside was built")
+	}
+}
+
+// TestDiagnoseWithoutStamps: of two things that are no files either is told as
+// what it is.
+func TestDiagnoseWithoutStamps(t *testing.T) {
+	dir := write(t, map[string]string{"pyproject.toml": declare("w", "")})
+	file := filepath.Join(dir, "workflow_api", "g.json")
+	c, _ := later(t, dir)
+	told := func() string { return c.Snapshot().Diagnose()[0].Message }
+	if first := told(); !strings.Contains(first, "is missing") {
+		t.Error(first)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	told()
+	need.That(t, os.Symlink("g.json", file) == nil, "symbolic links")
+	if loop := told(); strings.Contains(loop, "is missing") {
+		t.Errorf("a link to itself: %s", loop)
+	}
+	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+		t.Fatal(err)
+	}
+	told()
+	put(t, dir, "workflow_api", "a file")
+	if plain := told(); plain != open(t, dir).Snapshot().Diagnose()[0].Message {
+		t.Errorf("a file in place of the folder: %s", plain)
+	}
+}
+
+// TestBrokenInAnotherWay: what is told of a pyproject.toml that cannot be used is
+// what is wrong now.
+func TestBrokenInAnotherWay(t *testing.T) {
+	dir := write(t, map[string]string{"pyproject.toml": declare("w", "")})
+	path := filepath.Join(dir, "pyproject.toml")
+	c, _ := later(t, dir)
+	c.Snapshot()
+	told := func() string { return c.Snapshot().Faults[0].Message }
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(); got != "pyproject.toml is missing" {
+		t.Error(got)
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(); got != "pyproject.toml cannot be read: it is no regular file" {
+		t.Error(got)
+	}
+	if c.Snapshot() != c.Snapshot() {
+		t.Error("what is broken as it was is told anew")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := told(); got != "pyproject.toml is missing" {
+		t.Error(got)
 	}
 }
 

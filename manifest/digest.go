@@ -34,7 +34,7 @@ type digester struct {
 // sight is what a look at the files found.
 type sight struct {
 	digest     string           // "" when there are no files or one cannot be read
-	generation uint64           // moves when a file does
+	generation uint64           // moves when a file or a folder does
 	files      map[string]stamp // whose changes move it, by their paths as the tree has them
 }
 
@@ -71,6 +71,9 @@ func (d *digester) refresh(dir string) {
 	}
 	t := walk(dir, now)
 	if d.tree != nil && d.tree.sameFiles(t) && d.sameContent(dir, d.tree, t) {
+		if !slices.Equal(d.tree.folders, t.folders) {
+			d.seen.generation++ // the same files may be reached by another way
+		}
 		d.tree = t
 		return
 	}
@@ -84,11 +87,13 @@ func (d *digester) refresh(dir string) {
 
 // intact compares stamps without listing folders again.
 func (t *tree) intact(dir string, now time.Time) bool {
-	changed := func(f file) bool {
-		s, ok := stampOf(dir + "/" + f.path)
-		return !ok || s != f.stamp
+	differs := func(stampOf func(string) (stamp, bool)) func(file) bool {
+		return func(f file) bool {
+			s, ok := stampOf(dir + "/" + f.path)
+			return !ok || s != f.stamp
+		}
 	}
-	if slices.ContainsFunc(t.folders, changed) {
+	if slices.ContainsFunc(t.folders, differs(folderStamp)) {
 		return false
 	}
 	// What was not there has no stamp that could differ.
@@ -98,7 +103,7 @@ func (t *tree) intact(dir string, now time.Time) bool {
 	known := len(t.files) > 0 && t.files[0].path == pyprojectFile
 	if len(t.files) <= everyFileLimit || now.Sub(t.walked) > sweepEvery {
 		t.walked = now
-		if slices.ContainsFunc(t.files, changed) {
+		if slices.ContainsFunc(t.files, differs(stampOf)) {
 			return false
 		}
 		if known {
@@ -205,7 +210,7 @@ func (t *tree) add(dir, path string) {
 }
 
 func (t *tree) enter(dir, path string) {
-	s, ok := stampOf(dir + "/" + path)
+	s, ok := folderStamp(dir + "/" + path)
 	if !ok {
 		return
 	}

@@ -154,8 +154,9 @@ func (s *Snapshot) known(c *Contract, whole bool) (knownGraph, error) {
 		return knownGraph{}, c.Fault
 	}
 	path, now := s.graphPath(c), s.catalog.now()
-	st, there := stampOf(path)
-	if g, ok := s.catalog.graphs.at(path, st); ok && (g.whole || !whole) {
+	st, there := graphStamp(s.catalog.Environment().Manifest, c.PromptFile)
+	// Where a link leads is looked at each time: it may lead out of the folder.
+	if g, ok := s.catalog.graphs.at(path, st); ok && (g.whole || !whole) && !st.linked {
 		return g, nil
 	}
 	text, err := readPrompt(s.catalog.Environment().Manifest, c)

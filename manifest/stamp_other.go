@@ -12,6 +12,7 @@ type stamp struct {
 	size         int64
 	mode         fs.FileMode
 	mtime, ctime int64 // nanoseconds; ctime is not known here
+	linked       bool  // of a folder or graph: it is reached by a link
 }
 
 // stampOf follows links; ok is false where there is nothing.

@@ -11,6 +11,7 @@ type stamp struct {
 	size         int64
 	mode         uint32
 	mtime, ctime int64 // nanoseconds
+	linked       bool  // of a folder or graph: it is reached by a link
 }
 
 // stampOf follows links; ok is false where there is nothing.
