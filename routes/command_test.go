@@ -1,12 +1,10 @@
 package routes_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -201,76 +199,6 @@ func TestEveryChangeTakesAKey(t *testing.T) {
 	}
 	if seen < 7 {
 		t.Errorf("only %d routes", seen)
-	}
-}
-
-// Many at once with one key: one effect, and everybody is answered alike.
-func TestKeysAtOnce(t *testing.T) {
-	r := start(t)
-	const commands, each = 8, 6
-	answers := make([][]reply, commands)
-	var all sync.WaitGroup
-	for i := range commands {
-		answers[i] = make([]reply, each)
-		body := fmt.Sprintf(`{"width": %d, "wait": %v}`, 16+i, i%2 == 0)
-		for j := range each {
-			all.Go(func() { answers[i][j] = r.ask("POST", runPath, body, keyName, fmt.Sprintf("k%d", i)) })
-		}
-	}
-	all.Wait()
-	for i, list := range answers {
-		first := 0
-		for _, a := range list {
-			if a.status != 200 || string(a.body) != string(list[0].body) {
-				t.Errorf("command %d: %d %s\nand %d %s", i, list[0].status, list[0].body, a.status, a.body)
-			}
-			if a.header.Get("Idempotent-Replayed") == "" {
-				first++
-			}
-		}
-		if first != 1 {
-			t.Errorf("command %d: %d answers are not replays", i, first)
-		}
-	}
-	if runs, prompts := r.counts(); runs != commands || prompts != commands {
-		t.Errorf("%d runs and %d prompts for %d commands", runs, prompts, commands)
-	}
-	eventually(t, "nobody waits for a turn any more", func() bool { return r.handler.Turns() == 0 })
-}
-
-// While one client waits for a run, another one with its key waits as well, and
-// who leaves is not answered for ever.
-func TestReplayBesideTheFirst(t *testing.T) {
-	r := start(t)
-	r.fake.Hold()
-	defer r.fake.Release()
-	ctx, leave := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, "POST", r.server.URL+runPath, strings.NewReader(`{"wait": true}`))
-	must(t, err)
-	req.Header.Set("X-ComfyGit-Studio-Session", "anna")
-	req.Header.Set(keyName, "k")
-	gone := make(chan error, 1)
-	go func() {
-		_, err := r.server.Client().Do(req)
-		gone <- err
-	}()
-	eventually(t, "the run exists and nobody holds the turn", func() bool {
-		runs, _ := r.counts()
-		return runs == 1 && r.handler.Turns() == 0
-	})
-	second := make(chan reply, 1)
-	go func() { second <- r.ask("POST", runPath, `{"wait": true}`, keyName, "k") }()
-	leave()
-	<-gone
-	r.fake.Release()
-	if a := <-second; a.status != 200 || a.json(t)["status"] != "completed" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if a := r.ask("POST", runPath, `{"wait": true}`, keyName, "k"); a.status != 200 || a.json(t)["status"] != "completed" {
-		t.Errorf("a third: %d %s", a.status, a.body)
-	}
-	if runs, prompts := r.counts(); runs != 1 || prompts != 1 {
-		t.Errorf("%d runs, %d prompts", runs, prompts)
 	}
 }
 

@@ -115,6 +115,8 @@ func (c *call) faultOf(err error) *fault {
 		return c.unreachable(gone)
 	case errors.Is(err, sidecar.ErrNotFound):
 		return &fault{code: sidecar.CodeNotFound, message: "There is nothing under this name.", hint: "It was removed, or never was; list what there is, and ask again.", cause: err}
+	case errors.Is(err, context.Canceled): // nobody reads it when it was the client who left
+		return &fault{code: sidecar.CodeTimeout, message: "The server stops.", hint: "Ask again when it is back, with the same Idempotency-Key if there was one.", cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &fault{code: sidecar.CodeTimeout, message: "This took too long.", hint: "Try again.", cause: err}
 	}
