@@ -137,6 +137,10 @@ func leavePositions(ctx context.Context, tx *sql.Tx) error {
 	if err != nil {
 		return err
 	}
+	// A program of a version before 8 begins where SQLite's own number is.
+	if _, err := tx.ExecContext(ctx, "UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", position); err != nil {
+		return err
+	}
 	return noteRestored(ctx, tx)
 }
 

@@ -4,6 +4,7 @@ package sqlite_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -123,6 +124,9 @@ func TestRestoreTwice(t *testing.T) {
 				if err != nil || len(done.Faults) > 0 {
 					t.Fatalf("%+v, %v", done, err)
 				}
+				if name == "of_version_7" {
+					begunBySQLite(t, path)
+				}
 				store := open(t, path)
 				if head := store.Head(); head <= last || head > 1<<53 {
 					t.Errorf("head %d, before it was %d", head, last)
@@ -136,5 +140,20 @@ func TestRestoreTwice(t *testing.T) {
 				closeStore(t, store)
 			}
 		})
+	}
+}
+
+// begunBySQLite looks whether a program of version 7 would begin where readers
+// begin anew.
+func begunBySQLite(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var number, trimmed int64
+	err = db.QueryRow("SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'events'), (SELECT value FROM sidecar_meta WHERE key = 'trimmed_to')").Scan(&number, &trimmed)
+	if err := errors.Join(err, db.Close()); err != nil || number != trimmed {
+		t.Errorf("it begins at %d, readers at %d: %v", number, trimmed, err)
 	}
 }
