@@ -13,9 +13,10 @@ import (
 )
 
 // DefaultReserve is how much of a disk a server keeps for deleting when there
-// is no other space: SQLite has to write to delete. It is enough to move a
-// usual log into its file, which makes room in the log.
-const DefaultReserve = 4 << 20
+// is no other space: SQLite has to write to delete. It is enough to move
+// a usual log, of wal_autocheckpoint pages, into its file, which makes room in
+// the log.
+const DefaultReserve = 10 << 20
 
 // refillPause is how long a spent reserve is left so: a pruning has many
 // transactions.

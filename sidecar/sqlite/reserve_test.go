@@ -16,13 +16,13 @@ import (
 	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite"
 )
 
-// crowdedDisk is a store on a disk of 20 MiB that has no space left, and a
+// crowdedDisk is a store on a disk of 28 MiB that has no space left, and a
 // file that takes some of it. A part of the disk is reserved.
 func crowdedDisk(t *testing.T, reserve int64) (store *sqlite.Store, rest string) {
 	t.Helper()
 	need.That(t, os.Getuid() == 0, "root, to mount a small disk")
 	disk := t.TempDir()
-	need.That(t, exec.Command("mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", disk).Run() == nil, "the right to mount a small disk")
+	need.That(t, exec.Command("mount", "-t", "tmpfs", "-o", "size=28m", "tmpfs", disk).Run() == nil, "the right to mount a small disk")
 	t.Cleanup(func() {
 		if err := exec.Command("umount", disk).Run(); err != nil {
 			t.Error(err)
@@ -64,6 +64,25 @@ func endedLarge(n int) *sidecar.Run {
 	run.Phase, run.Status, run.FinishedAt = sidecar.PhaseFinished, sidecar.StatusCompleted, run.CreatedAt
 	run.Workflow = strings.Repeat("w", 20_000)
 	return run
+}
+
+// TestLogThatFillsTheDisk: what the server wrote itself is moved to where it
+// takes less, and writing goes on, without a restart and without anybody who
+// removes something.
+func TestLogThatFillsTheDisk(t *testing.T) {
+	store, rest := crowdedDisk(t, sqlite.DefaultReserve)
+	// Nothing is free but what the log can be made to give.
+	fillUp(t, filepath.Join(filepath.Dir(rest), "more"))
+	until(t, "writing works again", func() bool { return store.Trouble() == nil })
+	for n := range 20 {
+		if err := put(store, endedLarge(1000+n)); err != nil {
+			t.Fatalf("run %d: %v", n, err)
+		}
+	}
+	if info, err := os.Stat(store.Path() + ".reserve"); err != nil || info.Size() != sqlite.DefaultReserve {
+		t.Errorf("the reserve: %v, %v", info, err)
+	}
+	sound(t, store)
 }
 
 // TestReserve: on a disk without space runs can be deleted and pruned all the

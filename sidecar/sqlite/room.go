@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"os"
 	"time"
 )
 
@@ -48,10 +49,57 @@ func (w *writer) probe() {
 		req.change = w.findRoom(min(t.room, maxRoom) + roomBeside)
 	}
 	w.settle([]*request{req})
-	if errors.Is(req.err, errRoom) {
+	switch t := w.trouble.Load(); {
+	case errors.Is(req.err, errRoom):
 		w.recovered()
+	case t != nil && t.room > 0:
+		w.emptyLog()
 	}
 	w.probeAt = time.Now().Add(probePause + probeShare*time.Since(began))
+}
+
+// emptyLog moves the log into its file where that makes room: the log is cut
+// then. A full disk keeps SQLite from doing so, when the file has to grow for it;
+// the reserve is let go for that moment.
+func (w *writer) emptyLog() {
+	growth, log, err := w.logGrowth()
+	if err != nil || log < roomBeside || log <= growth {
+		return
+	}
+	if growth > 0 {
+		if growth+roomStep > w.reserve.size {
+			return // half of it would be lost for what may be removed
+		}
+		if spent, err := w.reserve.spend(); !spent || err != nil {
+			return
+		}
+		defer w.fillReserve()
+	}
+	if _, err := w.moveLog(); err != nil {
+		w.log.Warn("the log of the state database could not be moved into it", "path", w.path, "error", err)
+	}
+}
+
+// logGrowth is by how many bytes the file grows when the log is moved into it,
+// and how large the log is.
+func (w *writer) logGrowth() (growth, log int64, err error) {
+	if err := w.reconnect(); err != nil {
+		return 0, 0, err
+	}
+	var pages, size int64
+	_, err = one(w.session, []any{&pages, &size}, "SELECT page_count, page_size FROM pragma_page_count, pragma_page_size")
+	if err != nil {
+		return 0, 0, err
+	}
+	file, err := os.Stat(w.path)
+	if err != nil {
+		return 0, 0, err
+	}
+	wal, err := os.Stat(walPath(w.path))
+	if err != nil {
+		return 0, 0, err
+	}
+	return pages*size - file.Size(), wal.Size(), nil
 }
 
 // recovered tells that the trouble is over.

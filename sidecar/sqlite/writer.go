@@ -187,13 +187,8 @@ func (w *writer) begin() (*Tx, error) {
 		return nil, err
 	}
 	w.rescued = false
-	if w.session == nil {
-		session, err := openSession(context.Background(), w.writeDB)
-		if err != nil {
-			return nil, err
-		}
-		w.session = session
-		w.fileVersion = 0
+	if err := w.reconnect(); err != nil {
+		return nil, err
 	}
 	if _, err := w.session.exec("BEGIN IMMEDIATE"); err != nil {
 		return nil, err
@@ -204,6 +199,19 @@ func (w *writer) begin() (*Tx, error) {
 		return nil, err
 	}
 	return tx, nil
+}
+
+// reconnect opens the connection when the last one was given up.
+func (w *writer) reconnect() error {
+	if w.session != nil {
+		return nil
+	}
+	session, err := openSession(context.Background(), w.writeDB)
+	if err != nil {
+		return err
+	}
+	w.session, w.fileVersion = session, 0
+	return nil
 }
 
 // rollback undoes the transaction. SQLite has done so itself after some
