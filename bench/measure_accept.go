@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,8 +13,8 @@ import (
 // acceptMost bounds the runs that one measurement piles up.
 const acceptMost = 20000
 
-// measureAccept launches runs as fast as they are taken, while ComfyUI ends
-// none. An accepted run is on disk, so that one client alone cannot get more
+// measureAccept launches runs as fast as they are taken, while none is handed
+// over, or ComfyUI ends none. An accepted run is on disk, so that one client alone cannot get more
 // answers than the disk takes syncs; many share theirs.
 func measureAccept(ctx context.Context, l *lab) ([]row, error) {
 	l.back.fake.Hold()
@@ -55,8 +56,30 @@ func (l *lab) accept(ctx context.Context, c *contender, conns int) (float64, err
 	}
 	defer l.back.forget()
 	defer p.stop()
+	if c.role == sidecarRole { // the reference cannot
+		if err := pauseQueue(ctx, p.addr); err != nil {
+			return 0, err
+		}
+	}
 	t, err := load{addr: p.addr, requests: [][]byte{launchRun(p.addr, fullSession, 1, false)}, conns: conns, time: l.seconds, most: acceptMost}.run(ctx)
 	return t.rate, err
+}
+
+// pauseQueue keeps a sidecar from handing anything over.
+func pauseQueue(ctx context.Context, addr string) error {
+	k, err := dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	answer, err := k.send(request("POST", addr, "/queue/pause", fullSession, []byte("{}")))
+	if err == nil && answer.status != http.StatusOK {
+		err = fmt.Errorf("status %d", answer.status)
+	}
+	if err != nil {
+		return fmt.Errorf("pause the queue: %w", err)
+	}
+	return nil
 }
 
 // acceptDirectly hands the same graph to ComfyUI itself.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	lib "modernc.org/sqlite/lib"
+
 	"github.com/comfygit-ai/studio-sidecar/sidecar"
 )
 
@@ -40,25 +42,22 @@ func (tx *Tx) Create(run *sidecar.Run, events []sidecar.Event, blobs ...sidecar.
 	if run.ID == "" || run.Scope == "" || run.CreatedAt.IsZero() {
 		return errors.New("a run needs an id, a scope and a time of creation")
 	}
-	var known int64
-	if found, err := one(tx, []any{&known}, "SELECT 1 FROM runs WHERE run_id = ?", string(run.ID)); err != nil || found {
-		return errors.Join(err, exists(found))
-	}
 	if err := tx.addBlobs(blobs); err != nil {
 		return err
 	}
 	if err := tx.addDelivery(run); err != nil {
-		return fmt.Errorf("keep whom to tell of run %s: %w", run.ID, err)
+		return exists(fmt.Errorf("keep whom to tell of run %s: %w", run.ID, err))
 	}
 	own := *run // only its head moves
-	return tx.commitRun(nil, &own, events)
+	return exists(tx.commitRun(nil, &own, events))
 }
 
-func exists(found bool) error {
-	if found {
-		return ErrExists
+// exists makes ErrExists of what SQLite says of a row that is there.
+func exists(err error) error {
+	if codeOf(err)&0xff == lib.SQLITE_CONSTRAINT {
+		return errors.Join(ErrExists, err)
 	}
-	return nil
+	return err
 }
 
 // Update changes a run by what change does to a fresh copy, in one
