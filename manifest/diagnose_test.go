@@ -249,7 +249,7 @@ func TestBrokenInAnotherWay(t *testing.T) {
 	if got := told(); got != "pyproject.toml cannot be read: it is no regular file" {
 		t.Error(got)
 	}
-	if c.Snapshot() != c.Snapshot() {
+	if first, again := c.Snapshot(), c.Snapshot(); first != again {
 		t.Error("what is broken as it was is told anew")
 	}
 	if err := os.Remove(path); err != nil {
