@@ -14,8 +14,8 @@ import (
 const acceptMost = 20000
 
 // measureAccept launches runs as fast as they are taken, while none is handed
-// over, or ComfyUI ends none. An accepted run is on disk, so that one client alone cannot get more
-// answers than the disk takes syncs; many share theirs.
+// over, or ComfyUI ends none. An accepted run is on disk, so that one client
+// alone cannot get more answers than the disk takes syncs; many share theirs.
 func measureAccept(ctx context.Context, l *lab) ([]row, error) {
 	l.back.fake.Hold()
 	defer l.back.fake.Release()

@@ -87,13 +87,7 @@ func (d *digester) refresh(dir string) {
 
 // intact compares stamps without listing folders again.
 func (t *tree) intact(dir string, now time.Time) bool {
-	differs := func(stampOf func(string) (stamp, bool)) func(file) bool {
-		return func(f file) bool {
-			s, ok := stampOf(dir + "/" + f.path)
-			return !ok || s != f.stamp
-		}
-	}
-	if slices.ContainsFunc(t.folders, differs(folderStamp)) {
+	if moved(t.folders, func(path string) (stamp, bool) { return folderStamp(dir + "/" + path) }) {
 		return false
 	}
 	// What was not there has no stamp that could differ.
@@ -103,7 +97,9 @@ func (t *tree) intact(dir string, now time.Time) bool {
 	known := len(t.files) > 0 && t.files[0].path == pyprojectFile
 	if len(t.files) <= everyFileLimit || now.Sub(t.walked) > sweepEvery {
 		t.walked = now
-		if slices.ContainsFunc(t.files, differs(stampOf)) {
+		stampOf, done := stampsBelow(dir)
+		defer done()
+		if moved(t.files, stampOf) {
 			return false
 		}
 		if known {
@@ -111,6 +107,14 @@ func (t *tree) intact(dir string, now time.Time) bool {
 		}
 	}
 	return known == isManifest(dir)
+}
+
+// moved reports whether one of the files has not the stamp that it had.
+func moved(files []file, stampOf func(path string) (stamp, bool)) bool {
+	return slices.ContainsFunc(files, func(f file) bool {
+		s, ok := stampOf(f.path)
+		return !ok || s != f.stamp
+	})
 }
 
 // stamps by path; of a tree that could not be read there are none.

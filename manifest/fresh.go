@@ -16,6 +16,11 @@ func (s stamp) recent(at time.Time) bool {
 	return max(s.mtime, s.ctime) > at.Add(-settleTime).UnixNano()
 }
 
+// stampsEach is stampOf for paths below dir.
+func stampsEach(dir string) func(path string) (stamp, bool) {
+	return func(path string) (stamp, bool) { return stampOf(dir + "/" + path) }
+}
+
 // rounds lets those who wait at the same time share one piece of work, but
 // never work that began before they asked.
 type rounds struct {

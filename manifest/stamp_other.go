@@ -24,4 +24,9 @@ func stampOf(path string) (s stamp, ok bool) {
 	return stamp{size: st.Size(), mode: st.Mode(), mtime: st.ModTime().UnixNano()}, true
 }
 
+// stampsBelow is stampOf for many paths below dir. Call done at the end.
+func stampsBelow(dir string) (stampOf func(path string) (stamp, bool), done func()) {
+	return stampsEach(dir), func() {}
+}
+
 func (s stamp) regular() bool { return s.mode.IsRegular() }
