@@ -71,6 +71,7 @@ func TestRun(t *testing.T) {
 		within(t, comfyfake.Options{StepDelay: time.Second}, func(g *rig) {
 			c := g.dial("/ws?clientId=a")
 			defer c.CloseNow()
+			read(g.t, c) // greeted: who is greeted in mid-run is told the running node too
 			g.submit(idA, "a", between(slow))
 			until(g.t, c, "executing")
 			if h := g.get("/history/" + idA); !strings.Contains(h.Body, `"status_str": "success", "completed": true`) {
@@ -82,6 +83,7 @@ func TestRun(t *testing.T) {
 		within(t, comfyfake.Options{}, func(g *rig) {
 			c := g.dial("/ws?clientId=a")
 			defer c.CloseNow()
+			read(g.t, c) // greeted: who is greeted in mid-run is told the running node too
 			g.submit(idA, "a", between(`{"class_type":"TrialError","inputs":{"image":["1",0],"message":"no more paint"}}`))
 			events := until(g.t, c, "execution_error")
 			e := events[len(events)-1].Data
@@ -197,6 +199,7 @@ func TestTrialNodes(t *testing.T) {
 		within(t, comfyfake.Options{}, func(g *rig) {
 			c := g.dial("/ws?clientId=a")
 			defer c.CloseNow()
+			read(g.t, c) // greeted: who is greeted in mid-run is told the running node too
 			g.submit(idA, "a", between(`{"class_type":"TrialBlocker","inputs":{"image":["1",0],"block":true,"verbose":true}}`))
 			got := types(until(g.t, c, "executing"))
 			if !strings.HasSuffix(got, "execution_error progress_state execution_success status executing") || strings.Contains(got, "executed") {
@@ -211,6 +214,7 @@ func TestTrialNodes(t *testing.T) {
 		within(t, comfyfake.Options{}, func(g *rig) {
 			c := g.dial("/ws?clientId=a")
 			defer c.CloseNow()
+			read(g.t, c) // greeted: who is greeted in mid-run is told the running node too
 			g.submit(idA, "a", between(`{"class_type":"TrialExpand","inputs":{"image":["1",0],"count":2}}`))
 			var inner []any
 			for _, e := range until(g.t, c, "executing") {
@@ -227,6 +231,7 @@ func TestTrialNodes(t *testing.T) {
 		within(t, comfyfake.Options{}, func(g *rig) {
 			c := g.dial("/ws?clientId=a")
 			defer c.CloseNow()
+			read(g.t, c) // greeted: who is greeted in mid-run is told the running node too
 			g.submit(idA, "a", `{"1":{"class_type":"EmptyImage","inputs":{"width":8,"height":8,"batch_size":1,"color":1}},"2":{"class_type":"EmptyImage","inputs":{"width":8,"height":8,"batch_size":1,"color":2}},"3":{"class_type":"TrialLazy","inputs":{"first":["1",0],"second":["2",0],"use_second":true}},"4":{"class_type":"SaveImage","inputs":{"images":["3",0],"filename_prefix":"x"}}}`)
 			var nodes []any
 			for _, e := range until(g.t, c, "executing") {
