@@ -69,12 +69,15 @@ func (c *Catalog) Snapshot() *Snapshot {
 // Digest is Snapshot().Digest() without reading what the files declare.
 func (c *Catalog) Digest() string { return c.look().digest }
 
-func (c *Catalog) look() sight { return c.digester.look(c.settleLayout().Manifest) }
+func (c *Catalog) look() sight {
+	env, _, _ := c.settleLayout()
+	return c.digester.look(env.Manifest)
+}
 
 func (c *Catalog) refresh() {
-	path := filepath.Join(c.settleLayout().Manifest, pyprojectFile)
 	old, now := c.last, c.now()
-	st, there := stampOf(path)
+	env, st, there := c.settleLayout()
+	path := filepath.Join(env.Manifest, pyprojectFile)
 	current := c.current.Load()
 	// What could not be read may be readable now, though its stamp is the same.
 	known := old.err == nil || !there
@@ -95,17 +98,18 @@ func (c *Catalog) refresh() {
 }
 
 // settleLayout looks where the manifest is: an environment may be opened before
-// it has one.
-func (c *Catalog) settleLayout() Environment {
-	env := c.Environment()
-	if isManifest(env.Manifest) {
-		return env
+// it has one. It also returns the stamp of pyproject.toml.
+func (c *Catalog) settleLayout() (env Environment, st stamp, there bool) {
+	env = c.Environment()
+	if st, there = stampOf(filepath.Join(env.Manifest, pyprojectFile)); st.regular() {
+		return env, st, there
 	}
 	if folder := manifestFolder(env.Dir); folder != env.Manifest {
 		env.Manifest = folder
 		c.env.Store(&env)
+		st, there = stampOf(filepath.Join(folder, pyprojectFile))
 	}
-	return env
+	return env, st, there
 }
 
 func readLimited(path string) ([]byte, error) {

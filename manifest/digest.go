@@ -87,7 +87,7 @@ func (d *digester) refresh(dir string) {
 
 // intact compares stamps without listing folders again.
 func (t *tree) intact(dir string, now time.Time) bool {
-	if moved(t.folders, func(path string) (stamp, bool) { return folderStamp(dir + "/" + path) }) {
+	if moved(t.folders, func(path string) (stamp, bool) { return linkStamp(dir + "/" + path) }) {
 		return false
 	}
 	// What was not there has no stamp that could differ.
@@ -214,7 +214,7 @@ func (t *tree) add(dir, path string) {
 }
 
 func (t *tree) enter(dir, path string) {
-	s, ok := folderStamp(dir + "/" + path)
+	s, ok := linkStamp(dir + "/" + path)
 	if !ok {
 		return
 	}

@@ -1,36 +1,24 @@
 package manifest
 
-import (
-	"io/fs"
-	"os"
-)
-
-// folderStamp also tells a folder from a link to it, which may lead out of the
-// manifest's folder.
-func folderStamp(path string) (s stamp, ok bool) {
-	s, ok = stampOf(path)
-	s.linked = isLink(path)
+// linkStamp also tells what it stamps from a link to it, which may lead out of
+// the manifest's folder.
+func linkStamp(path string) (s stamp, ok bool) {
+	if s, ok = stampHere(path); s.linked {
+		s, ok = stampOf(path)
+		s.linked = true
+	}
 	return s, ok
 }
 
 // graphStamp also tells whether a graph's file, or a folder on the way to it
 // below dir, is a link.
 func graphStamp(dir, path string) (s stamp, there bool) {
-	s, there = stampOf(dir + "/" + path)
-	s.linked = hasLinks(dir, path)
-	return s, there
-}
-
-func hasLinks(dir, path string) bool {
+	s, there = linkStamp(dir + "/" + path)
 	for i, c := range path {
-		if c == '/' && isLink(dir+"/"+path[:i]) {
-			return true
+		if c == '/' && !s.linked {
+			way, _ := stampHere(dir + "/" + path[:i])
+			s.linked = way.linked
 		}
 	}
-	return isLink(dir + "/" + path)
-}
-
-func isLink(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode()&fs.ModeSymlink != 0
+	return s, there
 }

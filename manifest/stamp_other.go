@@ -17,11 +17,19 @@ type stamp struct {
 
 // stampOf follows links; ok is false where there is nothing.
 func stampOf(path string) (s stamp, ok bool) {
-	st, err := os.Stat(path)
+	return stampFrom(os.Stat(path))
+}
+
+// stampHere is stampOf but for a link, which it says is one.
+func stampHere(path string) (s stamp, ok bool) {
+	return stampFrom(os.Lstat(path))
+}
+
+func stampFrom(st os.FileInfo, err error) (s stamp, ok bool) {
 	if err != nil {
 		return stamp{}, false
 	}
-	return stamp{size: st.Size(), mode: st.Mode(), mtime: st.ModTime().UnixNano()}, true
+	return stamp{size: st.Size(), mode: st.Mode(), mtime: st.ModTime().UnixNano(), linked: st.Mode()&fs.ModeSymlink != 0}, true
 }
 
 // stampsBelow is stampOf for many paths below dir. Call done at the end.

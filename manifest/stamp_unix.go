@@ -23,13 +23,23 @@ func stampOf(path string) (s stamp, ok bool) {
 	return stampFrom(&st), true
 }
 
+// stampHere is stampOf but for a link, which it says is one.
+func stampHere(path string) (s stamp, ok bool) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return stamp{}, false
+	}
+	return stampFrom(&st), true
+}
+
 func stampFrom(st *unix.Stat_t) stamp {
 	return stamp{
-		inode: uint64(st.Ino),
-		size:  st.Size,
-		mode:  uint32(st.Mode),
-		mtime: st.Mtim.Nano(),
-		ctime: st.Ctim.Nano(),
+		inode:  uint64(st.Ino),
+		size:   st.Size,
+		mode:   uint32(st.Mode),
+		mtime:  st.Mtim.Nano(),
+		ctime:  st.Ctim.Nano(),
+		linked: st.Mode&unix.S_IFMT == unix.S_IFLNK,
 	}
 }
 

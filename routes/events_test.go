@@ -259,7 +259,7 @@ func TestProgressAndPreviews(t *testing.T) {
 			t.Fatalf("a passing value has a number: %+v", progress)
 		}
 		if strings.Contains(progress.Data, `"value":5,`) {
-			want := `{"run_id":"` + id + `","node":{"id":"7","class_type":"KSampler","title":"Make it"},"value":5,"max":5,"done":1,"total":3,"live":true}`
+			want := `{"run_id":"` + id + `","node":{"id":"7","class_type":"KSampler","title":"Make it"},"value":5,"max":5,"done":1,"total":3,"stepped":["7"],"live":true}`
 			if progress.Data != want {
 				t.Errorf("%s\nwant %s", progress.Data, want)
 			}

@@ -73,6 +73,10 @@ func (l *live) progress(id RunID, p Progress) {
 		if p.Total == 0 {
 			p.Done, p.Total = r.Progress.Done, r.Progress.Total
 		}
+		if p.Stepped == nil {
+			p.Stepped = r.Progress.Stepped
+		}
+		p.countStep()
 		r.Progress, r.HasProgress, r.Position = p, true, -1
 		return true
 	})

@@ -10,7 +10,7 @@ import (
 // it. Sessions take turns, so that one who queues many does not keep the
 // others waiting.
 type queue struct {
-	bell    Bell // something waits, or a turn is free
+	bell    Bell // something may begin, or is due sooner than before
 	filled  Bell // the window became full, or closed
 	stirred Bell // a held run came, or may have got what it waits for
 	window  int
@@ -63,8 +63,8 @@ func (q *queue) learn(run *Run, answered bool) bool {
 
 func (q *queue) push(run *Run, answered bool) bool {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	if !q.learn(run, answered) {
-		q.mu.Unlock()
 		return false
 	}
 	if run.Position > 0 {
@@ -72,11 +72,13 @@ func (q *queue) push(run *Run, answered bool) bool {
 	} else {
 		q.line(run.Session, run.ID)
 	}
-	if !run.DueAt.IsZero() && (q.soonest.IsZero() || run.DueAt.Before(q.soonest)) {
+	sooner := !run.DueAt.IsZero() && (q.soonest.IsZero() || run.DueAt.Before(q.soonest))
+	if sooner {
 		q.soonest = run.DueAt
 	}
-	q.mu.Unlock()
-	q.bell.Ring()
+	if sooner || q.open() {
+		q.bell.Ring()
+	}
 	return true
 }
 
@@ -108,7 +110,7 @@ func (q *queue) pop(now time.Time) (RunID, bool) {
 		q.enter(id)
 		return id, true
 	}
-	if q.paused || q.inFlight >= q.window {
+	if !q.open() {
 		return "", false
 	}
 	id, ok := q.next()
@@ -117,6 +119,9 @@ func (q *queue) pop(now time.Time) (RunID, bool) {
 	}
 	return id, ok
 }
+
+// open reports whether a turn is free.
+func (q *queue) open() bool { return !q.paused && q.inFlight < q.window }
 
 // next takes the run whose turn it is out of the line, and its session's turn
 // to the end.
@@ -276,7 +281,7 @@ func (q *queue) holdsBack(id RunID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.known[id]
-	if t == nil || t.flying || q.inFlight < q.window && !q.paused {
+	if t == nil || t.flying || q.open() {
 		return false
 	}
 	t.answered = true

@@ -51,6 +51,7 @@ var imports = map[string]map[string]string{
 		"manifest":                 "JSON as Python writes it",
 		"modernc.org/sqlite":       "the database, without cgo",
 		"modernc.org/sqlite/lib":   "its result codes",
+		"internal/walvfs":          "commits in few system calls",
 		"golang.org/x/sys/unix":    "the lock, where there is flock",
 		"golang.org/x/sys/windows": "the lock, where there is none",
 	},
@@ -94,6 +95,10 @@ var imports = map[string]map[string]string{
 	"static":           {},
 	"internal/need":    {},
 	"internal/bounded": {},
+	"internal/walvfs": {
+		"modernc.org/sqlite/lib": "the tables of functions of a VFS",
+		"modernc.org/libc":       "the memory of C, and how its functions are called",
+	},
 	"cmd/studio-sidecar": {
 		"sidecar/upload": "wiring", "manifest": "wiring", "manifest/watch": "wiring", "sidecar": "wiring", "sidecar/sqlite": "wiring",
 		"sidecar/artifact": "wiring", "sidecar/comfy": "wiring", "sidecar/protocol": "wiring", "sidecar/worker": "wiring", "sidecar/comfyfake": "the demo's ComfyUI",

@@ -41,8 +41,11 @@ func child() bool {
 		"nospace": writeSpaceless,
 		"stopped": writeWhenTold,
 	}
+	if os.Getenv(childRole) == "" {
+		return false
+	}
+	runtime.LockOSThread() // the tracer counts by thread; who writes alone does all on its own
 	if os.Getenv(childRole) == "restore" {
-		runtime.LockOSThread() // the tracer counts by thread
 		path := os.Getenv(childPath)
 		restored, err := sqlite.Restore(context.Background(), path+".backup", path)
 		fmt.Println(restored.Runs, restored.Replaced, err)
@@ -241,8 +244,8 @@ func writeUnsynced(store *sqlite.Store) error {
 // noSpaceRuns is how many runs writeSpaceless makes at least.
 const noSpaceRuns = 60
 
-// writeSpaceless writes below a tracer that makes one write of each thread
-// fail, until a run is made after the last of them.
+// writeSpaceless writes below a tracer that makes one write fail, until a run is
+// made after it.
 func writeSpaceless(store *sqlite.Store) error {
 	for n := 1; n < 2*noSpaceRuns; n++ {
 		if err := put(store, newRun("alice", n)); err != nil {

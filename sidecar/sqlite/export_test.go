@@ -11,10 +11,16 @@ import (
 )
 
 // What tests from outside need to see.
-var (
-	WriterDSN = writerDSN
-	ReaderDSN = readerDSN
-)
+var ReaderDSN = readerDSN
+
+// WriterDSN is writerDSN where it cannot fail.
+func WriterDSN(path string, ephemeral bool) string {
+	dsn, err := writerDSN(path, ephemeral)
+	if err != nil {
+		panic(err)
+	}
+	return dsn
+}
 
 const (
 	ApplicationID = applicationID

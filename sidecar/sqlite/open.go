@@ -194,12 +194,17 @@ func dsn(path string, parameters ...string) string {
 
 // writerDSN: busy_timeout comes first, since the pragmas after it may meet a
 // lock.
-func writerDSN(path string, ephemeral bool) string {
-	synchronous := "FULL"
-	if ephemeral {
-		synchronous = "OFF"
+func writerDSN(path string, ephemeral bool) (string, error) {
+	vfs, synchronous := "", "OFF"
+	if !ephemeral {
+		name, err := swift()
+		if err != nil {
+			return "", err
+		}
+		vfs, synchronous = "vfs="+name, "FULL"
 	}
 	return dsn(path,
+		vfs,
 		"_txlock=immediate",
 		"_pragma=busy_timeout(5000)",
 		"_pragma=journal_mode(WAL)",
@@ -209,7 +214,7 @@ func writerDSN(path string, ephemeral bool) string {
 		// 8 MiB: each move of the log into the file costs three syncs.
 		"_pragma=wal_autocheckpoint(2000)",
 		"_dqs=0",
-	)
+	), nil
 }
 
 func readerDSN(path string) string {
@@ -223,7 +228,11 @@ func readerDSN(path string) string {
 }
 
 func (s *Store) connect(ctx context.Context, ephemeral bool) (err error) {
-	if s.writeDB, err = sql.Open("sqlite", writerDSN(s.path, ephemeral)); err != nil {
+	writing, err := writerDSN(s.path, ephemeral)
+	if err != nil {
+		return err
+	}
+	if s.writeDB, err = sql.Open("sqlite", writing); err != nil {
 		return err
 	}
 	s.writeDB.SetMaxOpenConns(1)

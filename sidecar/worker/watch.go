@@ -141,6 +141,7 @@ type told struct {
 	Max     float64                    `json:"max"`
 	Done    int                        `json:"done"`
 	Total   int                        `json:"total"`
+	Stepped []sidecar.NodeID           `json:"stepped"`
 }
 
 type toldNode struct {
@@ -172,7 +173,7 @@ func (l *listener) event(name string, data []byte) {
 	case "progress":
 		if doc.Node != nil {
 			l.tell(sidecar.News{Kind: sidecar.NewsProgress, Prompt: prompt, Progress: sidecar.Progress{
-				Node: doc.Node.ref(), Value: doc.Value, Max: doc.Max, Done: doc.Done, Total: doc.Total,
+				Node: doc.Node.ref(), Value: doc.Value, Max: doc.Max, Done: doc.Done, Total: doc.Total, Stepped: doc.Stepped,
 			}})
 		}
 	case "preview":

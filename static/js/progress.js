@@ -24,11 +24,11 @@ function byTime({ nodes = {}, progress }, times, step) {
   return whole > 0 ? (sum(over.map(([id]) => cost(id))) + step * cost(here)) / whole : null;
 }
 
-function byCount({ stepped = {}, progress }, step) {
-  const { node, done, total } = progress;
-  const heavy = Object.keys(stepped), before = heavy.filter((id) => id !== node.id).length;
-  const units = Number(total) + (STEPS - 1) * Math.max(1, heavy.length);
-  return (Number(done) + (STEPS - 1) * before + step * (stepped[node.id] ? STEPS : 1)) / units;
+function byCount({ progress }, step) {
+  const { node, done, total, stepped = [] } = progress;
+  const before = stepped.filter((id) => id !== node.id).length;
+  const units = Number(total) + (STEPS - 1) * Math.max(1, stepped.length);
+  return (Number(done) + (STEPS - 1) * before + step * (stepped.includes(node.id) ? STEPS : 1)) / units;
 }
 
 // timesOf gives how long each node of a finished run took, over what was known of them.

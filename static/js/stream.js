@@ -182,7 +182,7 @@ function applyRun(data) {
     if (kind === "nodes") nodes[name] = { ...nodes[name], ...value };
     if (kind === "items") stale = applyItem(id, name, value) || stale;
   }
-  const fresh = again ? { progress: undefined, stepped: undefined, reached: 0, due: undefined } : {};
+  const fresh = again ? { progress: undefined, reached: 0, due: undefined } : {};
   const run = store.putRun({ ...known, ...fresh, ...targets.run, run_id: id, nodes, revision: data.revision });
   settle(known, run);
   // the last output may be told of before the end
@@ -204,7 +204,6 @@ function applyProgress(data) {
   if (isOver(run)) return;
   const before = percent(run);
   run.progress = { ...run.progress, ...data };
-  if (data.node && Number(data.max) > 1) run.stepped = { ...run.stepped, [data.node.id]: true };
   advance(run, Date.now());
   store.change("progress");
   milestone(run, before);

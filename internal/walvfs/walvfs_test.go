@@ -1,0 +1,210 @@
+package walvfs_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/comfygit-ai/studio-sidecar/internal/need"
+	"github.com/comfygit-ai/studio-sidecar/internal/walvfs"
+
+	_ "modernc.org/sqlite"
+)
+
+// connect opens one connection; vfs is "" for the system's.
+func connect(t *testing.T, path, vfs string, pragmas ...string) *sql.Conn {
+	t.Helper()
+	query := url.Values{"_pragma": append([]string{"journal_mode(WAL)", "synchronous(FULL)"}, pragmas...)}
+	if vfs != "" {
+		query.Set("vfs", vfs)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(path)+"?"+query.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
+func run(t *testing.T, conn *sql.Conn, text string, args ...any) {
+	t.Helper()
+	if _, err := conn.ExecContext(context.Background(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+func ask(t *testing.T, conn *sql.Conn, text string) (answer string) {
+	t.Helper()
+	if err := conn.QueryRowContext(context.Background(), text).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return answer
+}
+
+func register(t *testing.T) string {
+	t.Helper()
+	name, err := walvfs.Name()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// writes counts the calls by which this process wrote.
+func writes(t *testing.T) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/io")
+	need.That(t, err == nil, "/proc/self/io of Linux")
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "syscw: %d", &n); err == nil {
+			return n
+		}
+	}
+	t.Fatalf("no syscw in %s", text)
+	return 0
+}
+
+func TestOneWriteForManyPages(t *testing.T) {
+	const pages = 25
+	cost := func(vfs string) int {
+		conn := connect(t, filepath.Join(t.TempDir(), "a.db"), vfs)
+		run(t, conn, "CREATE TABLE t (data BLOB)")
+		before := writes(t)
+		run(t, conn, "INSERT INTO t VALUES (randomblob(?))", pages<<12)
+		return writes(t) - before
+	}
+	if n := cost(""); n < 2*pages {
+		t.Fatalf("%d writes without the VFS: what is counted here?", n)
+	}
+	if n := cost(register(t)); n > 5 {
+		t.Errorf("%d writes for %d pages", n, pages)
+	}
+}
+
+// TestSeenWhenCommitted: other connections, of either VFS, see all of a commit
+// and nothing before it.
+func TestSeenWhenCommitted(t *testing.T) {
+	path, name := filepath.Join(t.TempDir(), "a.db"), register(t)
+	writer := connect(t, path, name)
+	run(t, writer, "CREATE TABLE t (data BLOB)")
+	readers := []*sql.Conn{connect(t, path, ""), connect(t, path, name)}
+	for i := range 50 {
+		run(t, writer, "BEGIN IMMEDIATE")
+		run(t, writer, "INSERT INTO t VALUES (randomblob(?))", 1+i*3000)
+		for _, reader := range readers {
+			if got := ask(t, reader, "SELECT count(*) FROM t"); got != fmt.Sprint(i) {
+				t.Fatalf("%s rows before the commit of row %d", got, i+1)
+			}
+		}
+		run(t, writer, "COMMIT")
+		for _, reader := range readers {
+			if got := ask(t, reader, "SELECT count(*) || ' ' || max(length(data)) FROM t"); got != fmt.Sprint(i+1, " ", 1+i*3000) {
+				t.Fatalf("after the commit of row %d: %s", i+1, got)
+			}
+		}
+	}
+}
+
+// TestAsTheSystem does the same to two files, of which one is written through
+// the VFS, with a cache so small that pages move into the log and are read from
+// there before their transaction ends.
+func TestAsTheSystem(t *testing.T) {
+	const seeds, steps = 12, 120
+	count := map[string]int{}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			dir, names := t.TempDir(), []string{"", register(t)}
+			path := func(i int) string { return filepath.Join(dir, fmt.Sprintf("%d.db", i)) }
+			var pair []*sql.Conn
+			for i, vfs := range names {
+				pair = append(pair, connect(t, path(i), vfs, "cache_size(4)"))
+			}
+			both := func(text string, args ...any) {
+				for _, conn := range pair {
+					run(t, conn, text, args...)
+				}
+				count[strings.SplitN(text, " ", 2)[0]]++
+			}
+			agree := func(conns []*sql.Conn) {
+				t.Helper()
+				if a, b := ask(t, conns[0], contents), ask(t, conns[1], contents); a != b {
+					t.Fatalf("the system's VFS has %s, ours %s", a, b)
+				}
+			}
+			both("CREATE TABLE t (k INTEGER PRIMARY KEY, data BLOB, text TEXT)")
+			both("CREATE INDEX t_text ON t (text)")
+			dice := rand.New(rand.NewPCG(seed, 1))
+			open, saved := false, false
+			for range steps {
+				data := make([]byte, dice.IntN(30000))
+				for i := range data {
+					data[i] = byte(dice.Uint32())
+				}
+				switch n := dice.IntN(100); {
+				case n < 10 && !open:
+					both("BEGIN IMMEDIATE")
+					open = true
+				case n < 15 && open:
+					both("COMMIT")
+					open, saved = false, false
+				case n < 20 && open:
+					both("ROLLBACK")
+					open, saved = false, false
+				case n < 25 && open && !saved:
+					both("SAVEPOINT s")
+					saved = true
+				case n < 30 && saved:
+					both("ROLLBACK TO s")
+				case n < 35 && !open:
+					both("PRAGMA wal_checkpoint(" + []string{"PASSIVE", "RESTART", "TRUNCATE"}[dice.IntN(3)] + ")")
+				case n < 70:
+					both("INSERT OR REPLACE INTO t VALUES (?, ?, ?)", dice.IntN(200), data, fmt.Sprintf("%x", data[:min(len(data), 40)]))
+				case n < 85:
+					both("UPDATE t SET data = ? WHERE k % 7 = ?", data[:len(data)/8], dice.IntN(7))
+				case n < 95:
+					both("DELETE FROM t WHERE k % 11 = ?", dice.IntN(11))
+				default:
+					agree(pair)
+				}
+			}
+			if open {
+				both("COMMIT")
+			}
+			agree(pair)
+			var fresh []*sql.Conn // which read the log from its beginning
+			for i := range pair {
+				fresh = append(fresh, connect(t, path(i), ""))
+				if got := ask(t, fresh[i], "PRAGMA integrity_check"); got != "ok" {
+					t.Errorf("file %d: %s", i, got)
+				}
+			}
+			agree(fresh)
+		})
+	}
+	for _, step := range []string{"COMMIT", "ROLLBACK", "SAVEPOINT", "PRAGMA", "INSERT", "UPDATE", "DELETE"} {
+		if count[step] < seeds {
+			t.Errorf("%s came %d times: the dice prove little", step, count[step])
+		}
+	}
+	t.Log(count)
+}
+
+const contents = `SELECT count(*) || ' ' || coalesce(group_concat(k || ':' || hex(substr(data, 1, 9)) || length(data) || text), '')
+	FROM (SELECT * FROM t ORDER BY text, k)`
