@@ -3,6 +3,7 @@ package comfyfake
 import (
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -29,6 +30,7 @@ type hub struct {
 
 type socket struct {
 	conn  atomic.Pointer[websocket.Conn] // nil until the handshake is answered
+	ended atomic.Bool
 	sid   string
 	muted bool
 
@@ -209,12 +211,20 @@ func (h *hub) drop() {
 	open := slices.Collect(maps.Keys(h.open))
 	h.mu.Unlock()
 	for _, s := range open {
-		conn := s.conn.Load()
-		if conn == nil {
-			continue
-		}
+		s.end(h.p.s.opts.Log)
+		h.mu.Lock()
+		delete(h.open, s)
+		h.mu.Unlock()
+	}
+}
+
+// end ends a socket without a close frame; one whose handshake is not answered
+// yet, as soon as it is.
+func (s *socket) end(log *slog.Logger) {
+	s.ended.Store(true)
+	if conn := s.conn.Load(); conn != nil {
 		if err := conn.CloseNow(); err != nil {
-			h.p.s.opts.Log.Debug("socket close", "sid", s.sid, "err", err)
+			log.Debug("socket close", "sid", s.sid, "err", err)
 		}
 	}
 }

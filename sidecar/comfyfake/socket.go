@@ -29,10 +29,10 @@ func (p *process) handleSocket(w http.ResponseWriter, r *http.Request, _ string)
 	if !p.greet(w, r, s) {
 		return
 	}
-	p.listen(s)
-	if err := s.conn.Load().CloseNow(); err != nil {
-		p.s.opts.Log.Debug("socket close", "sid", sid, "err", err)
+	if !s.ended.Load() {
+		p.listen(s)
 	}
+	s.end(p.s.opts.Log)
 }
 
 // greet answers the handshake and sends what a new socket gets before

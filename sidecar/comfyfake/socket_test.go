@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -205,15 +206,53 @@ func TestSocketFaults(t *testing.T) {
 			c := g.dial("/ws?clientId=a")
 			read(g.t, c)
 			g.fake.DropSockets()
-			if _, _, err := c.Read(g.t.Context()); err == nil || websocket.CloseStatus(err) != -1 {
-				g.t.Errorf("read: %v, want an end without a close frame", err)
-			}
-			synctest.Wait()
 			if n := g.fake.Sockets(); n != 0 {
 				g.t.Errorf("%d sockets open", n)
 			}
+			if _, _, err := c.Read(g.t.Context()); err == nil || websocket.CloseStatus(err) != -1 {
+				g.t.Errorf("read: %v, want an end without a close frame", err)
+			}
 		})
 	})
+}
+
+// TestDropInHandshake ends sockets at whatever point they are: none of those
+// that stood then may go on.
+func TestDropInHandshake(t *testing.T) {
+	l, dial := comfyfake.Pipe()
+	fake := comfyfake.New(comfyfake.Options{})
+	served := make(chan error, 1)
+	go func() { served <- fake.Serve(l) }()
+	tr := &http.Transport{DialContext: dial}
+	defer func() {
+		tr.CloseIdleConnections()
+		if err := errors.Join(fake.Close(), <-served); err != nil {
+			t.Error(err)
+		}
+	}()
+	for round := range 200 {
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c, _, err := websocket.Dial(ctx, "ws://fake:8188/ws", &websocket.DialOptions{HTTPClient: &http.Client{Transport: tr}})
+			for err == nil {
+				_, _, err = c.Read(ctx)
+			}
+		}()
+		for fake.Sockets() == 0 && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+		for range round % 20 {
+			runtime.Gosched()
+		}
+		fake.DropSockets()
+		<-ended
+		if ctx.Err() != nil {
+			t.Fatalf("round %d: a socket goes on", round)
+		}
+		stop()
+	}
 }
 
 func TestFrameText(t *testing.T) {
