@@ -51,7 +51,7 @@ var imports = map[string]map[string]string{
 		"manifest":                 "JSON as Python writes it",
 		"modernc.org/sqlite":       "the database, without cgo",
 		"modernc.org/sqlite/lib":   "its result codes",
-		"internal/walvfs":          "commits in few system calls",
+		"sidecar/sqlite/walvfs":          "commits in few system calls",
 		"golang.org/x/sys/unix":    "the lock, where there is flock",
 		"golang.org/x/sys/windows": "the lock, where there is none",
 	},
@@ -95,7 +95,7 @@ var imports = map[string]map[string]string{
 	"static":           {},
 	"internal/need":    {},
 	"internal/bounded": {},
-	"internal/walvfs": {
+	"sidecar/sqlite/walvfs": {
 		"modernc.org/sqlite/lib": "the tables of functions of a VFS",
 		"modernc.org/libc":       "the memory of C, and how its functions are called",
 	},

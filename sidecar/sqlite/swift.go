@@ -7,7 +7,7 @@ import (
 
 	driver "modernc.org/sqlite"
 
-	"github.com/comfygit-ai/studio-sidecar/internal/walvfs"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite/walvfs"
 )
 
 // swift makes commits that outlast a loss of power cost less. It returns the VFS

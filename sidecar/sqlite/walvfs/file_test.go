@@ -14,6 +14,7 @@ import (
 // have no receiver.
 var disk struct {
 	content [1 << 20]byte
+	methods lib.Tsqlite3_io_methods
 	calls   []string
 	refuses int32 // the code with which writing fails
 	syncs   int32 // the code with which syncing ends
@@ -54,6 +55,11 @@ func controlDisk(*libc.TLS, uintptr, int32, uintptr) int32 {
 	return lib.SQLITE_OK
 }
 
+func unlockDisk(_ *libc.TLS, _ uintptr, offset, _, flags int32) int32 {
+	disk.calls = append(disk.calls, fmt.Sprintf("lock %d %d", offset, flags))
+	return lib.SQLITE_OK
+}
+
 func closeDisk(*libc.TLS, uintptr) int32 {
 	disk.calls = append(disk.calls, "close")
 	return lib.SQLITE_OK
@@ -61,9 +67,10 @@ func closeDisk(*libc.TLS, uintptr) int32 {
 
 type testLog struct {
 	*testing.T
-	tls  *libc.TLS
-	file uintptr
-	data uintptr
+	tls      *libc.TLS
+	database uintptr
+	handle   uintptr
+	data     uintptr
 }
 
 // onDisk is a log on an empty disk.
@@ -72,35 +79,47 @@ func onDisk(t *testing.T) *testLog {
 		t.Fatal(err)
 	}
 	disk.content, disk.calls, disk.refuses, disk.syncs = [len(disk.content)]byte{}, nil, lib.SQLITE_OK, lib.SQLITE_OK
-	l := &testLog{T: t, tls: libc.NewTLS()}
-	l.file = libc.Xcalloc(l.tls, 1, libc.Tsize_t(behind+unsafe.Sizeof(logFile{})))
-	l.data = libc.Xcalloc(l.tls, 1, 2*room)
-	*logOf(l.file) = logFile{
-		system: lib.Tsqlite3_io_methods{
-			FxClose: pointer(closeDisk), FxRead: pointer(readDisk), FxWrite: pointer(writeDisk), FxTruncate: pointer(truncateDisk),
-			FxSync: pointer(syncDisk), FxFileSize: pointer(sizeDisk), FxFileControl: pointer(controlDisk),
-		},
-		buffer: libc.Xmalloc(l.tls, room),
+	disk.methods = lib.Tsqlite3_io_methods{
+		FxClose: pointer(closeDisk), FxRead: pointer(readDisk), FxWrite: pointer(writeDisk), FxTruncate: pointer(truncateDisk),
+		FxSync: pointer(syncDisk), FxFileSize: pointer(sizeDisk), FxFileControl: pointer(controlDisk), FxShmLock: pointer(unlockDisk),
 	}
+	l := &testLog{T: t, tls: libc.NewTLS()}
+	l.database, l.handle, l.data = l.alloc(behind+unsafe.Sizeof(file{})), l.alloc(behind+unsafe.Sizeof(file{})), l.alloc(2*room)
+	for _, handle := range []uintptr{l.database, l.handle} {
+		at[lib.Tsqlite3_file](handle).FpMethods = uintptr(unsafe.Pointer(&disk.methods))
+	}
+	wrap(l.database).ours.FxShmLock = pointer(lockDatabase)
+	openLog(l.tls, l.handle, l.database)
 	t.Cleanup(func() {
-		libc.Xfree(l.tls, l.file)
-		libc.Xfree(l.tls, l.data)
+		if fileOf(l.database).log != 0 {
+			closeLog(l.tls, l.handle)
+		}
+		for _, address := range []uintptr{l.database, l.handle, l.data} {
+			libc.Xfree(l.tls, address)
+		}
 		l.tls.Close()
 	})
 	return l
 }
 
+func (l *testLog) alloc(n uintptr) uintptr { return libc.Xcalloc(l.tls, 1, libc.Tsize_t(n)) }
+
 func (l *testLog) write(text string, offset int64) int32 {
 	copy(bytesAt(l.data, len(text)), text)
-	return writeLog(l.tls, l.file, l.data, int32(len(text)), offset)
+	return writeLog(l.tls, l.handle, l.data, int32(len(text)), offset)
 }
 
 func (l *testLog) read(n int32, offset int64) (string, int32) {
-	code := readLog(l.tls, l.file, l.data, n, offset)
+	code := readLog(l.tls, l.handle, l.data, n, offset)
 	return string(bytesAt(l.data, int(n))), code
 }
 
-func (l *testLog) sync() int32 { return syncLog(l.tls, l.file, 0) }
+func (l *testLog) sync() int32 { return syncLog(l.tls, l.handle, 0) }
+
+// unlock lets go of the lock of those who write.
+func (l *testLog) unlock() {
+	l.code(lockDatabase(l.tls, l.database, 0, 1, lib.SQLITE_SHM_UNLOCK|lib.SQLITE_SHM_EXCLUSIVE), lib.SQLITE_OK)
+}
 
 // called compares the calls since the last look.
 func (l *testLog) called(want ...string) {
@@ -156,7 +175,7 @@ func TestMoreThanThereIsRoomFor(t *testing.T) {
 		l.code(l.write(string(make([]byte, size)), i*size), lib.SQLITE_OK)
 	}
 	l.called(fmt.Sprintf("write %d at 0", room/size*size))
-	l.code(writeLog(l.tls, l.file, l.data, room+1, 0), lib.SQLITE_OK)
+	l.code(writeLog(l.tls, l.handle, l.data, room+1, 0), lib.SQLITE_OK)
 	l.called(fmt.Sprintf("write %d at %d", size, room/size*size), fmt.Sprintf("write %d at 0", room+1))
 }
 
@@ -178,10 +197,9 @@ func TestReadSeesWhatWaits(t *testing.T) {
 
 func TestOthersFindWhatWaits(t *testing.T) {
 	for name, ask := range map[string]func(l *testLog) int32{
-		"truncate to 3": func(l *testLog) int32 { return truncateLog(l.tls, l.file, 3) },
-		"size":          func(l *testLog) int32 { return sizeLog(l.tls, l.file, l.data) },
-		"control":       func(l *testLog) int32 { return controlLog(l.tls, l.file, 0, 0) },
-		"close":         func(l *testLog) int32 { return closeLog(l.tls, l.file) },
+		"truncate to 3": func(l *testLog) int32 { return truncateLog(l.tls, l.handle, 3) },
+		"size":          func(l *testLog) int32 { return sizeLog(l.tls, l.handle, l.data) },
+		"control":       func(l *testLog) int32 { return controlLog(l.tls, l.handle, 0, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := onDisk(t)
@@ -192,45 +210,71 @@ func TestOthersFindWhatWaits(t *testing.T) {
 	}
 }
 
-// TestRefusedWrite: where SQLite ends the transaction, what could not be
-// written goes with it and does not come up in the next one.
+// TestUnlock: others may write where the log ends as soon as the lock is let
+// go; nothing comes after that.
+func TestUnlock(t *testing.T) {
+	l := onDisk(t)
+	l.write("spilled", 0)
+	for _, other := range [][2]int32{{0, lib.SQLITE_SHM_LOCK | lib.SQLITE_SHM_EXCLUSIVE}, {3, lib.SQLITE_SHM_UNLOCK | lib.SQLITE_SHM_SHARED}, {1, lib.SQLITE_SHM_UNLOCK | lib.SQLITE_SHM_EXCLUSIVE}} {
+		l.code(lockDatabase(l.tls, l.database, other[0], 1, other[1]), lib.SQLITE_OK)
+	}
+	l.called("lock 0 10", "lock 3 5", "lock 1 9")
+	l.unlock()
+	l.called("write 7 at 0", "lock 0 9")
+	l.code(l.sync(), lib.SQLITE_OK)
+	l.code(closeLog(l.tls, l.handle), lib.SQLITE_OK)
+	l.unlock()
+	l.called("sync", "close", "lock 0 9")
+}
+
+// TestRefusedWrite: under the lock under which a write failed nothing more is
+// written, synced or read behind it, and nothing of it comes up later.
 func TestRefusedWrite(t *testing.T) {
 	for name, fail := range map[string]func(l *testLog) int32{
-		"at the sync":  func(l *testLog) int32 { return l.sync() },
-		"at the next":  func(l *testLog) int32 { return l.write("far", 100) },
-		"at the close": func(l *testLog) int32 { return closeLog(l.tls, l.file) },
+		"at the sync": func(l *testLog) int32 { return l.sync() },
+		"at the next": func(l *testLog) int32 { return l.write("far", 100) },
+		"at a read":   func(l *testLog) int32 { _, code := l.read(4, 8); return code },
+		"at the size": func(l *testLog) int32 { return sizeLog(l.tls, l.handle, l.data) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := onDisk(t)
+			l.write("old.", 0)
+			l.sync()
+			l.unlock()
+			disk.calls = nil
 			l.write("lost", 8)
 			disk.refuses = lib.SQLITE_FULL
 			l.code(fail(l), lib.SQLITE_FULL)
-			if name == "at the close" {
-				l.called("write 4 at 8", "close")
-				return
-			}
 			l.called("write 4 at 8")
 			disk.refuses = lib.SQLITE_OK
-			l.write("kept", 0)
+			l.code(l.write("hole", 12), lib.SQLITE_FULL)
+			l.code(l.sync(), lib.SQLITE_FULL)
+			_, code := l.read(4, 8)
+			l.code(code, lib.SQLITE_FULL)
+			l.called()
+			if got, code := l.read(4, 0); got != "old." || code != lib.SQLITE_OK {
+				t.Errorf("before the hole: %q, %d", got, code)
+			}
+			l.unlock()
+			l.called("read 4 at 0", "lock 0 9")
+			l.write("kept", 4)
 			l.code(l.sync(), lib.SQLITE_OK)
-			l.called("write 4 at 0", "sync")
-			l.holds("kept\x00\x00\x00\x00\x00")
+			l.called("write 4 at 4", "sync")
+			l.holds("old.kept\x00\x00\x00\x00")
 		})
 	}
 }
 
-// TestRefusedBeforeRead: a transaction may go on after a read that failed, so
-// that nothing of it may be missing then.
-func TestRefusedBeforeRead(t *testing.T) {
+func TestRefusedAtTheUnlock(t *testing.T) {
 	l := onDisk(t)
-	l.write("abcd", 0)
+	l.write("spilled", 0)
 	disk.refuses = lib.SQLITE_FULL
-	_, code := l.read(4, 0)
-	l.code(code, lib.SQLITE_FULL)
+	l.unlock()
 	disk.refuses = lib.SQLITE_OK
-	l.write("efgh", 4)
+	l.write("kept", 0)
 	l.code(l.sync(), lib.SQLITE_OK)
-	l.holds("abcdefgh")
+	l.called("write 7 at 0", "lock 0 9", "write 4 at 0", "sync")
+	l.holds("kept\x00\x00\x00")
 }
 
 func TestFailedSync(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/comfygit-ai/studio-sidecar/internal/need"
-	"github.com/comfygit-ai/studio-sidecar/internal/walvfs"
+	"github.com/comfygit-ai/studio-sidecar/sidecar/sqlite/walvfs"
 
 	_ "modernc.org/sqlite"
 )
@@ -208,3 +209,49 @@ func TestAsTheSystem(t *testing.T) {
 
 const contents = `SELECT count(*) || ' ' || coalesce(group_concat(k || ':' || hex(substr(data, 1, 9)) || length(data) || text), '')
 	FROM (SELECT * FROM t ORDER BY text, k)`
+
+// TestRolledBackUnderOthers: what a rolled-back transaction had moved into the
+// log stands nowhere where another connection has written since.
+func TestRolledBackUnderOthers(t *testing.T) {
+	for name, then := range map[string]func(t *testing.T, ours *sql.Conn){
+		"write":      func(t *testing.T, ours *sql.Conn) { run(t, ours, "INSERT OR REPLACE INTO t VALUES (1, 'x')") },
+		"checkpoint": func(t *testing.T, ours *sql.Conn) { run(t, ours, "PRAGMA wal_checkpoint(PASSIVE)") },
+		"rollback": func(t *testing.T, ours *sql.Conn) {
+			run(t, ours, "BEGIN IMMEDIATE")
+			run(t, ours, "INSERT OR REPLACE INTO t VALUES (1, randomblob(90000))")
+			run(t, ours, "ROLLBACK")
+		},
+		"close": func(t *testing.T, ours *sql.Conn) {
+			if err := ours.Raw(func(c any) error { return c.(io.Closer).Close() }); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for _, truncated := range []bool{false, true} {
+			for _, rows := range []int{1, 10, 60} {
+				t.Run(fmt.Sprint(name, truncated, rows), func(t *testing.T) {
+					path := filepath.Join(t.TempDir(), "a.db")
+					ours, other := connect(t, path, register(t), "cache_size(16)"), connect(t, path, "")
+					run(t, ours, "CREATE TABLE t (k INTEGER PRIMARY KEY, data BLOB)")
+					run(t, ours, "INSERT INTO t VALUES (1, randomblob(3000))")
+					run(t, ours, "BEGIN IMMEDIATE")
+					for i := range 10 {
+						run(t, ours, "INSERT INTO t VALUES (?, randomblob(9000))", 100+i)
+					}
+					run(t, ours, "ROLLBACK")
+					if truncated {
+						run(t, other, "PRAGMA wal_checkpoint(TRUNCATE)")
+					}
+					for i := range rows {
+						run(t, other, "INSERT INTO t VALUES (?, randomblob(9000))", 200+i)
+					}
+					then(t, ours)
+					fresh := connect(t, path, "")
+					if check, n := ask(t, fresh, "PRAGMA integrity_check"), ask(t, fresh, "SELECT count(*) FROM t"); check != "ok" || n != fmt.Sprint(rows+1) {
+						t.Errorf("%s rows of %d, %s", n, rows+1, check)
+					}
+				})
+			}
+		}
+	}
+}

@@ -3,9 +3,11 @@
 // order and its syncs stay as they are.
 //
 // It is a shim over the VFS of the system. What is written to a log waits in
-// memory until the file is synced, or read, or written elsewhere. So it is for
-// connections with synchronous=FULL alone: there a commit syncs the log before
-// others are told of it (wal.c, sqlite3WalFrames).
+// memory until the file is synced, or read, or written elsewhere, and at the
+// latest until SQLite lets go of the lock under which it wrote: others write
+// there then. Who reads the log is told of a commit when it is synced; so this
+// is for connections with synchronous=FULL, which sync each (wal.c,
+// sqlite3WalFrames).
 package walvfs
 
 import (
@@ -29,7 +31,7 @@ var Name = sync.OnceValues(register)
 var (
 	system uintptr
 	ours   lib.Tsqlite3_vfs
-	behind uintptr // where a logFile stands behind the system's file, in bytes
+	behind uintptr // where a file of ours stands behind the system's, in bytes
 )
 
 func register() (string, error) {
@@ -43,9 +45,9 @@ func register() (string, error) {
 		return "", fmt.Errorf("register the VFS %s: %w", name, err)
 	}
 	ours = *at[lib.Tsqlite3_vfs](system)
-	const align = unsafe.Alignof(logFile{})
+	const align = unsafe.Alignof(file{})
 	behind = (uintptr(ours.FszOsFile) + align - 1) &^ (align - 1)
-	ours.FszOsFile = int32(behind + unsafe.Sizeof(logFile{}))
+	ours.FszOsFile = int32(behind + unsafe.Sizeof(file{}))
 	ours.FzName = text
 	ours.FxOpen = pointer(open)
 	if code := lib.Xsqlite3_vfs_register(tls, uintptr(unsafe.Pointer(&ours)), 0); code != lib.SQLITE_OK {
@@ -54,31 +56,32 @@ func register() (string, error) {
 	return name, nil
 }
 
-// open is xOpen: the file of a log gets our methods.
-func open(tls *libc.TLS, _, path, file uintptr, flags int32, outFlags uintptr) int32 {
+// open is xOpen: a database and its log get our methods.
+func open(tls *libc.TLS, _, path, handle uintptr, flags int32, outFlags uintptr) int32 {
 	opened := function[func(*libc.TLS, uintptr, uintptr, uintptr, int32, uintptr) int32](at[lib.Tsqlite3_vfs](system).FxOpen)
-	code := opened(tls, system, path, file, flags, outFlags)
-	if code != lib.SQLITE_OK || flags&lib.SQLITE_OPEN_WAL == 0 {
+	code := opened(tls, system, path, handle, flags, outFlags)
+	if code != lib.SQLITE_OK {
 		return code
 	}
-	buffer := libc.Xmalloc(tls, room)
-	if buffer == 0 {
-		return lib.SQLITE_OK // the system's own methods do as well
+	switch {
+	case flags&lib.SQLITE_OPEN_MAIN_DB != 0:
+		wrap(handle).ours.FxShmLock = pointer(lockDatabase)
+	case flags&lib.SQLITE_OPEN_WAL != 0:
+		openLog(tls, handle, lib.Xsqlite3_database_file_object(tls, path))
 	}
-	base := &at[lib.Tsqlite3_file](file).FpMethods
-	log := logOf(file)
-	*log = logFile{system: *at[lib.Tsqlite3_io_methods](*base), buffer: buffer}
-	log.ours = log.system
-	log.ours.FxClose = pointer(closeLog)
-	log.ours.FxRead = pointer(readLog)
-	log.ours.FxWrite = pointer(writeLog)
-	log.ours.FxTruncate = pointer(truncateLog)
-	log.ours.FxSync = pointer(syncLog)
-	log.ours.FxFileSize = pointer(sizeLog)
-	log.ours.FxFileControl = pointer(controlLog)
-	*base = uintptr(unsafe.Pointer(&log.ours))
 	return lib.SQLITE_OK
 }
+
+// wrap gives a file of the system a table of methods of its own.
+func wrap(handle uintptr) *file {
+	f, methods := fileOf(handle), &at[lib.Tsqlite3_file](handle).FpMethods
+	*f = file{system: *at[lib.Tsqlite3_io_methods](*methods)}
+	f.ours = f.system
+	*methods = uintptr(unsafe.Pointer(&f.ours))
+	return f
+}
+
+func fileOf(handle uintptr) *file { return at[file](handle + behind) }
 
 // The pointers of C are numbers to Go. What they name here is SQLite's memory
 // or a variable of this package, neither of which moves.
