@@ -51,7 +51,7 @@ var imports = map[string]map[string]string{
 		"manifest":                 "JSON as Python writes it",
 		"modernc.org/sqlite":       "the database, without cgo",
 		"modernc.org/sqlite/lib":   "its result codes",
-		"sidecar/sqlite/walvfs":          "commits in few system calls",
+		"sidecar/sqlite/walvfs":    "commits in few system calls",
 		"golang.org/x/sys/unix":    "the lock, where there is flock",
 		"golang.org/x/sys/windows": "the lock, where there is none",
 	},
