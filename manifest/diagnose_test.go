@@ -180,24 +180,32 @@ func TestDiagnoseLinks(t *testing.T) {
 	}
 }
 
-// TestGraphsByTwoLinks: where the second of two links leads is looked at too.
+// TestGraphsByTwoLinks: where the second of two links leads is looked at too,
+// whether the first is the folder or the file.
 func TestGraphsByTwoLinks(t *testing.T) {
-	dir, outside := write(t, map[string]string{"pyproject.toml": declare("w", ""), "real/g.json": `{"9":{"class_type":"A"}}`}), t.TempDir()
-	real := filepath.Join(dir, "real")
-	need.That(t, os.Symlink("real", filepath.Join(dir, "workflow_api")) == nil, "symbolic links")
-	c, _ := later(t, dir)
-	s := c.Snapshot()
-	for range 2 {
-		if _, err := s.Build(s.Contracts()[0], nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	moved := filepath.Join(outside, "moved")
-	if err := errors.Join(os.Rename(real, moved), os.Symlink(moved, real)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Build(s.Contracts()[0], nil); err == nil {
-		t.Error("a graph from outside was built")
+	for name, link := range map[string][2]string{"folder": {"real", "workflow_api"}, "file": {"../real/g.json", "workflow_api/g.json"}} {
+		t.Run(name, func(t *testing.T) {
+			dir, outside := write(t, map[string]string{"pyproject.toml": declare("w", ""), "real/g.json": `{"9":{"class_type":"A"}}`}), t.TempDir()
+			real, at := filepath.Join(dir, "real"), filepath.Join(dir, filepath.FromSlash(link[1]))
+			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			need.That(t, os.Symlink(filepath.FromSlash(link[0]), at) == nil, "symbolic links")
+			c, _ := later(t, dir)
+			s := c.Snapshot()
+			for range 2 {
+				if _, err := s.Build(s.Contracts()[0], nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			moved := filepath.Join(outside, "moved")
+			if err := errors.Join(os.Rename(real, moved), os.Symlink(moved, real)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Build(s.Contracts()[0], nil); err == nil {
+				t.Error("a graph from outside was built")
+			}
+		})
 	}
 }
 

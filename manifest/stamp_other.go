@@ -20,7 +20,7 @@ func stampOf(path string) (s stamp, ok bool) {
 	return stampFrom(os.Stat(path))
 }
 
-// stampHere is stampOf but for a link, which it says is one.
+// stampHere is stampOf but for a link, or a junction, which it says is one.
 func stampHere(path string) (s stamp, ok bool) {
 	return stampFrom(os.Lstat(path))
 }
@@ -29,7 +29,7 @@ func stampFrom(st os.FileInfo, err error) (s stamp, ok bool) {
 	if err != nil {
 		return stamp{}, false
 	}
-	return stamp{size: st.Size(), mode: st.Mode(), mtime: st.ModTime().UnixNano(), linked: st.Mode()&fs.ModeSymlink != 0}, true
+	return stamp{size: st.Size(), mode: st.Mode(), mtime: st.ModTime().UnixNano(), linked: st.Mode()&(fs.ModeSymlink|fs.ModeIrregular) != 0}, true
 }
 
 // stampsBelow is stampOf for many paths below dir. Call done at the end.

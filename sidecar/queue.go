@@ -10,7 +10,7 @@ import (
 // it. Sessions take turns, so that one who queues many does not keep the
 // others waiting.
 type queue struct {
-	bell    Bell // something may begin, or is due sooner than before
+	bell    Bell // something may begin, or is due sooner than before; a pause began or ended
 	filled  Bell // the window became full, or closed
 	stirred Bell // a held run came, or may have got what it waits for
 	window  int

@@ -47,6 +47,30 @@ func TestQueue(t *testing.T) {
 			t.Errorf("got %q", id)
 		}
 	})
+	t.Run("who cannot begin yet wakes nobody", func(t *testing.T) {
+		now := time.Now()
+		q := queue{window: 1}
+		rings := func(run *Run) bool {
+			bell := q.bell.Wait()
+			q.push(run, false)
+			select {
+			case <-bell:
+				return true
+			default:
+				return false
+			}
+		}
+		if !rings(&Run{ID: "1"}) {
+			t.Error("a turn is free")
+		}
+		q.pop(now)
+		if rings(&Run{ID: "2"}) {
+			t.Error("the window is full")
+		}
+		if !rings(&Run{ID: "3", State: State{DueAt: now.Add(time.Hour)}}) || rings(&Run{ID: "4", State: State{DueAt: now.Add(2 * time.Hour)}}) {
+			t.Error("the first to be due has to be waited for, the second not")
+		}
+	})
 	t.Run("whoever fills the window, it is told", func(t *testing.T) {
 		now := time.Now()
 		for name, enter := range map[string]func(*queue){

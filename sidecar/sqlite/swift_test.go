@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	driver "modernc.org/sqlite"
@@ -33,6 +34,9 @@ func TestSwiftCommits(t *testing.T) {
 		}
 		if got := u.Query().Get("vfs"); got != want {
 			t.Errorf("%s opens its file by %q, want %q", dsn, got, want)
+		}
+		if got := slices.Contains(u.Query()["_pragma"], "synchronous(FULL)"); got != (want != "") {
+			t.Errorf("%s: each commit is synced: %v", dsn, got)
 		}
 	}
 	if runtime.GOOS == "linux" && !driver.FdatasyncEnabled() {

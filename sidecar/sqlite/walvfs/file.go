@@ -30,6 +30,10 @@ type transfer = func(tls *libc.TLS, handle, data uintptr, n int32, offset int64)
 
 // openLog makes writes to a log of a database of ours wait.
 func openLog(tls *libc.TLS, handle, database uintptr) {
+	traits := function[func(*libc.TLS, uintptr) int32](fileOf(database).system.FxDeviceCharacteristics)
+	if traits(tls, database)&lib.SQLITE_IOCAP_POWERSAFE_OVERWRITE == 0 {
+		return // with psow=0 SQLite pads the log after it was synced
+	}
 	buffer := libc.Xmalloc(tls, room)
 	if buffer == 0 {
 		return // the system's own methods do as well

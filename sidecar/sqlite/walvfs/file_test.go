@@ -18,6 +18,7 @@ var disk struct {
 	calls   []string
 	refuses int32 // the code with which writing fails
 	syncs   int32 // the code with which syncing ends
+	traits  int32
 }
 
 func writeDisk(_ *libc.TLS, _, data uintptr, n int32, offset int64) int32 {
@@ -60,6 +61,8 @@ func unlockDisk(_ *libc.TLS, _ uintptr, offset, _, flags int32) int32 {
 	return lib.SQLITE_OK
 }
 
+func traitsOfDisk(*libc.TLS, uintptr) int32 { return disk.traits }
+
 func closeDisk(*libc.TLS, uintptr) int32 {
 	disk.calls = append(disk.calls, "close")
 	return lib.SQLITE_OK
@@ -83,8 +86,10 @@ func onDisk(t *testing.T) *testLog {
 		FxClose: pointer(closeDisk), FxRead: pointer(readDisk), FxWrite: pointer(writeDisk), FxTruncate: pointer(truncateDisk),
 		FxSync: pointer(syncDisk), FxFileSize: pointer(sizeDisk), FxFileControl: pointer(controlDisk), FxShmLock: pointer(unlockDisk),
 	}
+	disk.traits = lib.SQLITE_IOCAP_POWERSAFE_OVERWRITE
 	l := &testLog{T: t, tls: libc.NewTLS()}
 	l.database, l.handle, l.data = l.alloc(behind+unsafe.Sizeof(file{})), l.alloc(behind+unsafe.Sizeof(file{})), l.alloc(2*room)
+	disk.methods.FxDeviceCharacteristics = pointer(traitsOfDisk)
 	for _, handle := range []uintptr{l.database, l.handle} {
 		at[lib.Tsqlite3_file](handle).FpMethods = uintptr(unsafe.Pointer(&disk.methods))
 	}
@@ -92,7 +97,7 @@ func onDisk(t *testing.T) *testLog {
 	openLog(l.tls, l.handle, l.database)
 	t.Cleanup(func() {
 		if fileOf(l.database).log != 0 {
-			closeLog(l.tls, l.handle)
+			l.close()
 		}
 		for _, address := range []uintptr{l.database, l.handle, l.data} {
 			libc.Xfree(l.tls, address)
@@ -106,15 +111,38 @@ func (l *testLog) alloc(n uintptr) uintptr { return libc.Xcalloc(l.tls, 1, libc.
 
 func (l *testLog) write(text string, offset int64) int32 {
 	copy(bytesAt(l.data, len(text)), text)
-	return writeLog(l.tls, l.handle, l.data, int32(len(text)), offset)
+	return function[transfer](l.methods().FxWrite)(l.tls, l.handle, l.data, int32(len(text)), offset)
 }
 
 func (l *testLog) read(n int32, offset int64) (string, int32) {
-	code := readLog(l.tls, l.handle, l.data, n, offset)
+	code := function[transfer](l.methods().FxRead)(l.tls, l.handle, l.data, n, offset)
 	return string(bytesAt(l.data, int(n))), code
 }
 
-func (l *testLog) sync() int32 { return syncLog(l.tls, l.handle, 0) }
+func (l *testLog) sync() int32 {
+	return function[func(*libc.TLS, uintptr, int32) int32](l.methods().FxSync)(l.tls, l.handle, 0)
+}
+
+func (l *testLog) truncate(size int64) int32 {
+	return function[func(*libc.TLS, uintptr, int64) int32](l.methods().FxTruncate)(l.tls, l.handle, size)
+}
+
+func (l *testLog) size() int32 {
+	return function[func(*libc.TLS, uintptr, uintptr) int32](l.methods().FxFileSize)(l.tls, l.handle, l.data)
+}
+
+func (l *testLog) control() int32 {
+	return function[func(*libc.TLS, uintptr, int32, uintptr) int32](l.methods().FxFileControl)(l.tls, l.handle, 0, 0)
+}
+
+func (l *testLog) close() int32 {
+	return function[func(*libc.TLS, uintptr) int32](l.methods().FxClose)(l.tls, l.handle)
+}
+
+// methods are what SQLite calls.
+func (l *testLog) methods() *lib.Tsqlite3_io_methods {
+	return at[lib.Tsqlite3_io_methods](at[lib.Tsqlite3_file](l.handle).FpMethods)
+}
 
 // unlock lets go of the lock of those who write.
 func (l *testLog) unlock() {
@@ -175,7 +203,7 @@ func TestMoreThanThereIsRoomFor(t *testing.T) {
 		l.code(l.write(string(make([]byte, size)), i*size), lib.SQLITE_OK)
 	}
 	l.called(fmt.Sprintf("write %d at 0", room/size*size))
-	l.code(writeLog(l.tls, l.handle, l.data, room+1, 0), lib.SQLITE_OK)
+	l.code(function[transfer](l.methods().FxWrite)(l.tls, l.handle, l.data, room+1, 0), lib.SQLITE_OK)
 	l.called(fmt.Sprintf("write %d at %d", size, room/size*size), fmt.Sprintf("write %d at 0", room+1))
 }
 
@@ -197,9 +225,9 @@ func TestReadSeesWhatWaits(t *testing.T) {
 
 func TestOthersFindWhatWaits(t *testing.T) {
 	for name, ask := range map[string]func(l *testLog) int32{
-		"truncate to 3": func(l *testLog) int32 { return truncateLog(l.tls, l.handle, 3) },
-		"size":          func(l *testLog) int32 { return sizeLog(l.tls, l.handle, l.data) },
-		"control":       func(l *testLog) int32 { return controlLog(l.tls, l.handle, 0, 0) },
+		"truncate to 3": func(l *testLog) int32 { return l.truncate(3) },
+		"size":          (*testLog).size,
+		"control":       (*testLog).control,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := onDisk(t)
@@ -222,7 +250,8 @@ func TestUnlock(t *testing.T) {
 	l.unlock()
 	l.called("write 7 at 0", "lock 0 9")
 	l.code(l.sync(), lib.SQLITE_OK)
-	l.code(closeLog(l.tls, l.handle), lib.SQLITE_OK)
+	l.write("too late", 0)
+	l.code(l.close(), lib.SQLITE_OK)
 	l.unlock()
 	l.called("sync", "close", "lock 0 9")
 }
@@ -234,7 +263,7 @@ func TestRefusedWrite(t *testing.T) {
 		"at the sync": func(l *testLog) int32 { return l.sync() },
 		"at the next": func(l *testLog) int32 { return l.write("far", 100) },
 		"at a read":   func(l *testLog) int32 { _, code := l.read(4, 8); return code },
-		"at the size": func(l *testLog) int32 { return sizeLog(l.tls, l.handle, l.data) },
+		"at the size": (*testLog).size,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := onDisk(t)
@@ -283,4 +312,19 @@ func TestFailedSync(t *testing.T) {
 	disk.syncs = lib.SQLITE_IOERR_FSYNC
 	l.code(l.sync(), lib.SQLITE_IOERR_FSYNC)
 	l.called("write 4 at 0", "sync")
+}
+
+// TestPaddedLog: where overwriting is not safe, SQLite adds to the log after it
+// was synced, and tells of it before it lets go of its lock.
+func TestPaddedLog(t *testing.T) {
+	l := onDisk(t)
+	disk.traits = lib.SQLITE_IOCAP_SAFE_APPEND
+	padded := l.alloc(behind + unsafe.Sizeof(file{}))
+	defer libc.Xfree(l.tls, padded)
+	theirs := uintptr(unsafe.Pointer(&disk.methods))
+	at[lib.Tsqlite3_file](padded).FpMethods = theirs
+	openLog(l.tls, padded, l.database)
+	if at[lib.Tsqlite3_file](padded).FpMethods != theirs {
+		t.Error("its writes wait")
+	}
 }

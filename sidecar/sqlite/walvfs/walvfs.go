@@ -7,7 +7,7 @@
 // latest until SQLite lets go of the lock under which it wrote: others write
 // there then. Who reads the log is told of a commit when it is synced; so this
 // is for connections with synchronous=FULL, which sync each (wal.c,
-// sqlite3WalFrames).
+// sqlite3WalFrames), and locking_mode=NORMAL, which let go of the lock.
 package walvfs
 
 import (
