@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -253,5 +254,67 @@ func TestRolledBackUnderOthers(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestTwoWriters lets a connection of ours and one of the system's VFS write to
+// one file in turn, in transactions that are often larger than their caches and
+// often rolled back: the file holds what was committed.
+func TestTwoWriters(t *testing.T) {
+	const seeds, rounds = 12, 40
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "a.db")
+			writers := []*sql.Conn{
+				connect(t, path, register(t), "cache_size(8)", "wal_autocheckpoint(0)"),
+				connect(t, path, "", "cache_size(8)", "wal_autocheckpoint(0)"),
+			}
+			reader := connect(t, path, "")
+			run(t, writers[0], "CREATE TABLE t (k INTEGER PRIMARY KEY, size INTEGER, data BLOB)")
+			dice := rand.New(rand.NewPCG(seed, 2))
+			held := map[int]int{} // what was committed: sizes by key
+			for round := range rounds {
+				w := writers[dice.IntN(2)]
+				now, saved := maps.Clone(held), held
+				run(t, w, "BEGIN IMMEDIATE")
+				run(t, w, "SAVEPOINT s")
+				for range dice.IntN(30) {
+					switch key := dice.IntN(300); dice.IntN(8) {
+					case 0:
+						run(t, w, "DELETE FROM t WHERE k = ?", key)
+						delete(now, key)
+					case 1:
+						run(t, w, "ROLLBACK TO s")
+						now = maps.Clone(saved)
+					case 2:
+						run(t, w, "RELEASE s")
+						run(t, w, "SAVEPOINT s")
+						saved = maps.Clone(now)
+					default:
+						now[key] = dice.IntN(20000)
+						run(t, w, "INSERT OR REPLACE INTO t VALUES (?1, ?2, randomblob(?2))", key, now[key])
+					}
+				}
+				if dice.IntN(3) == 0 {
+					run(t, w, "ROLLBACK")
+				} else {
+					run(t, w, "COMMIT")
+					held = now
+				}
+				if dice.IntN(6) == 0 {
+					run(t, writers[dice.IntN(2)], "PRAGMA wal_checkpoint("+[]string{"PASSIVE", "RESTART", "TRUNCATE"}[dice.IntN(3)]+")")
+				}
+				sum := 0
+				for _, size := range held {
+					sum += max(size, 1) // randomblob(0) gives a byte
+				}
+				if got := ask(t, reader, "SELECT count(*) || ' ' || coalesce(sum(length(data)), 0) FROM t"); got != fmt.Sprint(len(held), " ", sum) {
+					t.Fatalf("round %d: the file holds %s, want %d %d", round, got, len(held), sum)
+				}
+			}
+			if check := ask(t, connect(t, path, ""), "PRAGMA integrity_check"); check != "ok" {
+				t.Error(check)
+			}
+		})
 	}
 }
