@@ -101,7 +101,7 @@ func (c *Catalog) refresh() {
 // it has one. It also returns the stamp of pyproject.toml.
 func (c *Catalog) settleLayout() (env Environment, st stamp, there bool) {
 	env = c.Environment()
-	if st, there = stampOf(filepath.Join(env.Manifest, pyprojectFile)); st.regular() {
+	if st, there = stampOf(filepath.Join(env.Manifest, pyprojectFile)); there && st.regular() {
 		return env, st, there
 	}
 	if folder := manifestFolder(env.Dir); folder != env.Manifest {

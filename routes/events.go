@@ -276,13 +276,7 @@ func progressMembers(t *text, p sidecar.Progress) {
 	t.int("done", int64(p.Done))
 	t.int("total", int64(p.Total))
 	if len(p.Stepped) > 0 {
-		t.key("stepped")
-		t.open('[')
-		for _, id := range p.Stepped {
-			t.comma()
-			t.b = appendString(t.b, string(id))
-		}
-		t.close(']')
+		texts(t, "stepped", p.Stepped)
 	}
 }
 

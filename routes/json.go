@@ -47,6 +47,17 @@ func (t *text) optStr(name, value string) {
 	}
 }
 
+// texts writes an array of strings.
+func texts[T ~string](t *text, name string, values []T) {
+	t.key(name)
+	t.open('[')
+	for _, value := range values {
+		t.comma()
+		t.b = appendString(t.b, string(value))
+	}
+	t.close(']')
+}
+
 // orNull writes "" as null.
 func (t *text) orNull(name, value string) {
 	if value == "" {

@@ -127,13 +127,7 @@ func steps(t *text, taken []sidecar.Step) {
 
 func family(t *text, view *sidecar.RunView) {
 	t.orNull("parent", string(view.Parent))
-	t.key("children")
-	t.open('[')
-	for _, child := range view.Children {
-		t.comma()
-		t.b = appendString(t.b, string(child))
-	}
-	t.close(']')
+	texts(t, "children", view.Children)
 	if view.MoreChildren {
 		t.bool("more_children", true)
 	}

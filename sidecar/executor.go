@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/comfygit-ai/studio-sidecar/manifest"
@@ -155,13 +154,6 @@ type Progress struct {
 	// reader of latest values may have missed them. An executor gives those
 	// alone that it does not tell one by one.
 	Stepped []NodeID
-}
-
-// countStep notes the node whose steps are counted.
-func (p *Progress) countStep() {
-	if p.Max > 1 && !slices.Contains(p.Stepped, p.Node.ID) {
-		p.Stepped = append(slices.Clip(p.Stepped), p.Node.ID)
-	}
 }
 
 // Preview is a picture of what is being made. Data must not be changed.

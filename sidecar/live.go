@@ -1,6 +1,9 @@
 package sidecar
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Live is what is known of an unfinished run beyond its row: latest values
 // that nobody needs to see all of.
@@ -76,7 +79,9 @@ func (l *live) progress(id RunID, p Progress) {
 		if p.Stepped == nil {
 			p.Stepped = r.Progress.Stepped
 		}
-		p.countStep()
+		if p.Max > 1 && !slices.Contains(p.Stepped, p.Node.ID) {
+			p.Stepped = append(slices.Clip(p.Stepped), p.Node.ID)
+		}
 		r.Progress, r.HasProgress, r.Position = p, true, -1
 		return true
 	})

@@ -147,6 +147,10 @@ func reloadInRun(t *testing.T, browser context.Context) {
 	p.do(chromedp.Reload())
 	p.ready()
 	p.until("it is nearly done still", nearly+` && document.querySelectorAll(".job.is-running").length === 1`)
+	p.run(`localStorage.clear()`) // as on another device
+	p.do(chromedp.Reload())
+	p.ready()
+	p.until("it is nearly done for who sees it first now", nearly)
 	s.fake.Release()
 	p.finished()
 }
