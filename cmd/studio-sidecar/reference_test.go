@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -226,14 +230,15 @@ func TestPairsWithTheReference(t *testing.T) {
 			t.Cleanup(fake.Release)
 			worker := pair.worker(t, comfy, "", token, false)
 			for _, callbacks := range []bool{false, true} {
-				front := pair.front(t, "http://127.0.0.1:1", worker, token, callbacks)
+				seen, looks := counted(t, worker)
+				front := pair.front(t, "http://127.0.0.1:1", seen, token, callbacks)
 				what := map[bool]string{false: "polled", true: "called_back"}[callbacks]
 				t.Run(what+"/waited", func(t *testing.T) { pairRuns(t, front, true) })
 				t.Run(what+"/background", func(t *testing.T) { pairRuns(t, front, false) })
 				t.Run(what+"/cancelled", func(t *testing.T) {
 					fake.Hold()
 					defer fake.Release()
-					pairCancels(t, front, comfy)
+					pairCancels(t, front, comfy, func() bool { return callbacks || looks.Swap(0) > 0 })
 				})
 			}
 			t.Run("wrong_token", func(t *testing.T) {
@@ -265,10 +270,35 @@ func pairRuns(t *testing.T, front string, wait bool) {
 	}
 }
 
-func pairCancels(t *testing.T, front, comfy string) {
+// counted is a worker's address that counts the looks at runs which it answered.
+func counted(t *testing.T, worker string) (address string, looks *atomic.Int64) {
+	target, err := url.Parse(worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks = &atomic.Int64{}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ModifyResponse = func(a *http.Response) error {
+		if a.Request.Method == http.MethodGet && strings.HasPrefix(a.Request.URL.Path, "/proxy/runs/") {
+			looks.Add(1)
+		}
+		return nil
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	return server.URL, looks
+}
+
+// pairCancels cancels a run that the front door has looked at: the reference
+// takes for completed what it finds cancelled at a look, if that comes before it
+// has written down the cancel itself. It looks no more until the test has ended.
+func pairCancels(t *testing.T, front, comfy string, looked func() bool) {
 	var run told
-	exchange(t, "POST", front+"/contracts/painting/default/run", smallPainting+`false}`).decode(t, &run)
+	looked() // those before do not count
+	seldom := strings.Replace(smallPainting, `"poll_interval_seconds": 0.05`, `"poll_interval_seconds": 60`, 1)
+	exchange(t, "POST", front+"/contracts/painting/default/run", seldom+`false}`).decode(t, &run)
 	eventually(t, patience, "ComfyUI runs it", func() bool { return !idle(t, context.Background(), comfy) })
+	eventually(t, patience, "the front door has looked", looked)
 	a := exchange(t, "POST", front+"/runs/"+run.RunID+"/cancel", "")
 	if a.status != http.StatusOK {
 		t.Fatalf("%d %s", a.status, a.body)
